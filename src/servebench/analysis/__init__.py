@@ -1,0 +1,1 @@
+"""Know what recorded runs say: merge, tables, curves, verdict and report."""

@@ -1,0 +1,1 @@
+"""Know the commands: one thin function each."""

@@ -1,0 +1,1 @@
+"""Know Locust and gevent: everything that sends load and records it runs here."""

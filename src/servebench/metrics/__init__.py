@@ -1,0 +1,1 @@
+"""Know every metric: its two events, its formula, its unit and its percentiles."""

@@ -1,0 +1,1 @@
+"""Know how a run is laid down on disk: the one schema, parts, manifest and run folder."""

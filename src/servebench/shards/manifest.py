@@ -1,0 +1,162 @@
+"""Know `run.json`: what was planned, by whom, what came of it, and whether its numbers may be used."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from servebench.core.errors import ShardError
+
+MANIFEST_NAME = "run.json"
+
+
+class StepRecord(msgspec.Struct, kw_only=True):
+    """One load level as it ran; times on the run clock, rate as offered."""
+
+    index: int
+    start_ns: int
+    end_ns: int
+    rate_per_s: float
+
+
+class PhaseRecord(msgspec.Struct, kw_only=True):
+    """One phase as it ran: [start_ns, end_ns) on the run clock. `planned` = requests that the plan put into it."""
+
+    name: str
+    shape: str
+    start_ns: int
+    end_ns: int
+    measured: bool
+    planned: int | None = None
+    steps: list[StepRecord] = []
+
+
+class WorkerRecord(msgspec.Struct, kw_only=True):
+    """One worker incarnation; `begun` and `rows` are its own final count, None when it died before saying."""
+
+    worker: str
+    host: str
+    pid: int
+    boot_id: str
+    state: str
+    offset_ns: int = 0
+    clock_bound_ns: int = 0
+    begun: int | None = None
+    rows: int | None = None
+    schedule_hash: str | None = None
+
+
+class LostRange(msgspec.Struct, kw_only=True):
+    """Planned requests without a row: inclusive seqs, whose they were and why. `certain` false = may never have begun."""
+
+    first: int
+    last: int
+    worker: str | None
+    cause: str
+    certain: bool = True
+
+
+class Shard(msgspec.Struct, kw_only=True):
+    """One part file: path relative to the run folder, rows and sha256."""
+
+    path: str
+    rows: int
+    sha256: str
+
+
+class Verdict(msgspec.Struct, kw_only=True):
+    """Whether the numbers may be used, and what the objectives say. Each reason holds its number and way out."""
+
+    valid: bool
+    status: str
+    objectives: str = "none"
+    reasons: list[str] = []
+
+
+class Manifest(msgspec.Struct, kw_only=True):
+    """The whole of `run.json`. Written by the master at start and stop, completed by `merge`."""
+
+    run_id: str
+    schema_version: str
+    servebench_version: str
+    created_utc: str
+    name: str
+    state: str
+    """running (no clean end yet), closed (by the master) or merged."""
+    engine: str
+    """plan, tokens or closed."""
+    workload: dict[str, Any]
+    workload_hash: str
+    seed: int
+    schedule_hash: str | None
+    target_url: str
+    """Address without userinfo and query."""
+    declared: dict[str, str] = {}
+    observed: dict[str, Any] = {}
+    epoch_monotonic_ns: int
+    epoch_unix_ns: int
+    boot_id: str
+    stop_ns: int | None = None
+    stop_cause: str | None = None
+    """finished, user, or the fault that stopped the run."""
+    planned: int | None = None
+    planned_total: int | None = None
+    plan_notes: dict[str, int] = {}
+    """Counts of what planning clipped or dropped, by reason."""
+    rows: int | None = None
+    lost: list[tuple[int, int]] = []
+    lost_detail: list[LostRange] = []
+    workers: list[WorkerRecord] = []
+    clock: dict[str, list[list[int]]] = {}
+    phases: list[PhaseRecord] = []
+    shards: list[Shard] = []
+    verdict: Verdict | None = None
+
+
+def encode_manifest(manifest: Manifest) -> bytes:
+    """Return indented JSON that ends in a line end."""
+    return msgspec.json.format(msgspec.json.encode(manifest), indent=2) + b"\n"
+
+
+def write_manifest(folder: Path, manifest: Manifest) -> None:
+    """Replace `run.json` atomically: written beside it, fsynced, renamed."""
+    write_atomic(folder / MANIFEST_NAME, encode_manifest(manifest))
+
+
+def read_manifest(folder: Path) -> Manifest:
+    """Return the manifest of a run folder.
+
+    Raises ShardError where there is none or it is not one.
+    """
+    path = folder / MANIFEST_NAME
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        msg = f"{folder} is no run folder: {MANIFEST_NAME}: {error.strerror}"
+        raise ShardError(msg) from error
+    try:
+        return msgspec.json.decode(data, type=Manifest)
+    except msgspec.MsgspecError as error:
+        msg = f"{path} is no servebench manifest: {error}"
+        raise ShardError(msg) from error
+
+
+def write_atomic(path: Path, data: bytes) -> None:
+    """Write a file so that it is either whole or absent after a crash."""
+    temporary = path.with_name(path.name + ".tmp")
+    with temporary.open("wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+    temporary.replace(path)
+    sync_folder(path.parent)
+
+
+def sync_folder(folder: Path) -> None:
+    """Make renames in a folder durable."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

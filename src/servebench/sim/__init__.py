@@ -1,0 +1,1 @@
+"""Know how a continuous-batching engine behaves: the simulated server."""

@@ -1,0 +1,1 @@
+"""Know the metrics that engines and hardware publish, and their canonical names."""

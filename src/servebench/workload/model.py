@@ -1,0 +1,140 @@
+"""Know the workload as understood: resolved, in base units, ready to plan and to send to workers.
+
+`spec` holds what a file may say; `resolve` turns that into these types. Shapes are gone here: each phase is a list of
+rate segments, or a slice of a trace. The JSON form of `Workload` travels to the workers and into the manifest.
+"""
+
+from typing import Literal
+
+import msgspec
+
+
+class Segment(msgspec.Struct, frozen=True, kw_only=True):
+    """A stretch of time in which the rate goes straight from one value to another.
+
+    `step` numbers the load level it belongs to; None where the phase has no levels.
+    """
+
+    duration_ns: int
+    from_per_s: float
+    to_per_s: float
+    step: int | None = None
+
+
+class TraceSlice(msgspec.Struct, frozen=True, kw_only=True):
+    """Rows of a trace whose own times are replayed.
+
+    `start_ns` and `length_ns` select by trace time; `speed` 10 means ten times faster than recorded.
+    """
+
+    kind: Literal["azure"]
+    path: str
+    start_ns: int = 0
+    length_ns: int | None = None
+    speed: float = 1.0
+
+
+class Phase(msgspec.Struct, frozen=True, kw_only=True):
+    """A named stretch of the run; exactly one of `segments` and `replay` is set.
+
+    `shape` is the word of the file, for display.
+    """
+
+    name: str
+    shape: str
+    duration_ns: int
+    measured: bool = True
+    segments: tuple[Segment, ...] = ()
+    replay: TraceSlice | None = None
+
+
+class Arrivals(msgspec.Struct, frozen=True, kw_only=True):
+    """The law of the gaps between arrivals, at a local rate of one."""
+
+    process: Literal["constant", "poisson"] = "poisson"
+
+
+class Lengths(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a token length comes from, and what happens above `cap`.
+
+    kind `prompt`: as long as the prompt is / no limit sent. `fixed`: `tokens`. `trace`: of the replayed row, elsewhere
+    of a row drawn from the lengths trace. `over`: clip to the cap, or drop the request from the plan; both are counted.
+    """
+
+    kind: Literal["prompt", "fixed", "trace"] = "prompt"
+    tokens: int | None = None
+    cap: int | None = None
+    over: Literal["clip", "drop"] = "clip"
+
+
+class PromptSource(msgspec.Struct, frozen=True, kw_only=True):
+    """A file of prompts; `path` is absolute, or `builtin:<name>` for data shipped in the package."""
+
+    kind: Literal["mt-bench", "self-instruct", "jsonl"]
+    path: str
+
+
+class Prompts(msgspec.Struct, frozen=True, kw_only=True):
+    """Which prompts are sent and how long they are."""
+
+    sources: tuple[PromptSource, ...]
+    order: Literal["shuffled", "sequential"] = "shuffled"
+    input_tokens: Lengths = Lengths()
+    output_tokens: Lengths = Lengths()
+    lengths_trace: TraceSlice | None = None
+
+
+class Target(msgspec.Struct, frozen=True, kw_only=True):
+    """What is loaded. The address is no part of a workload: it is given with `--url`."""
+
+    endpoint: Literal["openai-chat", "openai-completions"] = "openai-chat"
+    model: str | None = None
+    declared: dict[str, str] = {}
+    cache: str = "undeclared"
+
+
+class Timeouts(msgspec.Struct, frozen=True, kw_only=True):
+    """The four deadlines of a request, each measured from its own start."""
+
+    connect_ns: int = 5_000_000_000
+    first_token_ns: int = 60_000_000_000
+    idle_ns: int = 30_000_000_000
+    total_ns: int = 600_000_000_000
+
+
+class Requests(msgspec.Struct, frozen=True, kw_only=True):
+    """How each request is made. `params` go into the JSON body as they are."""
+
+    timeouts: Timeouts = Timeouts()
+    params: dict[str, bool | int | float | str | None] = {}
+    stream: bool = True
+    max_inflight: int | None = None
+
+
+class Objective(msgspec.Struct, frozen=True, kw_only=True):
+    """An upper limit: metric `metric` at `quantile` (None for a share) stays at or below `limit`.
+
+    `limit` is in the registry's base unit: ns, ns per token, or a share of 1.
+    """
+
+    metric: str
+    quantile: float | None
+    limit: float
+
+
+class Workload(msgspec.Struct, frozen=True, kw_only=True):
+    """A whole workload. Equal JSON means equal load."""
+
+    name: str
+    seed: int
+    target: Target
+    prompts: Prompts
+    arrivals: Arrivals
+    phases: tuple[Phase, ...]
+    requests: Requests = Requests()
+    objectives: tuple[Objective, ...] = ()
+
+    @property
+    def duration_ns(self) -> int:
+        """Planned length of all phases together."""
+        return sum(phase.duration_ns for phase in self.phases)
