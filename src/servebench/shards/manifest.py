@@ -47,8 +47,18 @@ class WorkerRecord(msgspec.Struct, kw_only=True):
     schedule_hash: str | None = None
 
 
+class MembersRecord(msgspec.Struct, kw_only=True):
+    """Who shared the schedule from `from_ns` (run clock) on: seq k belonged to workers[k % len(workers)]."""
+
+    from_ns: int
+    workers: list[str]
+
+
 class LostRange(msgspec.Struct, kw_only=True):
-    """Planned requests without a row: inclusive seqs, whose they were and why. `certain` false = may never have begun."""
+    """Planned requests without a row: inclusive seqs, whose they were and why.
+
+    `certain` false = they may never have begun.
+    """
 
     first: int
     last: int
@@ -108,6 +118,7 @@ class Manifest(msgspec.Struct, kw_only=True):
     lost: list[tuple[int, int]] = []
     lost_detail: list[LostRange] = []
     workers: list[WorkerRecord] = []
+    members: list[MembersRecord] = []
     clock: dict[str, list[list[int]]] = {}
     phases: list[PhaseRecord] = []
     shards: list[Shard] = []
