@@ -42,16 +42,16 @@ class Chunks:
     """Per-event columns of one response; all arrays have one length, in order of arrival.
 
     `ns` int64 monotonic stamp of the read that completes the event. `delay_ns` int32, how late the client read it;
-    -1 = no kernel stamp, then `ns` is the client's own clock. `kind` int8, index into CHUNK_KINDS. `tokens` int32, -1 = unknown.
-    `read` int32, number of the read from 0. `choice` int8.
+    -1 = no kernel stamp, then `ns` is the client's own clock. `kind` int8, index into CHUNK_KINDS. `tokens` int32,
+    -1 = unknown. `read` int32, number of the read from 0. `choice` int8.
     """
 
-    ns: array[int]
-    delay_ns: array[int]
-    kind: array[int]
-    tokens: array[int]
-    read: array[int]
-    choice: array[int]
+    ns: "array[int]"
+    delay_ns: "array[int]"
+    kind: "array[int]"
+    tokens: "array[int]"
+    read: "array[int]"
+    choice: "array[int]"
 
     @classmethod
     def empty(cls) -> "Chunks":
