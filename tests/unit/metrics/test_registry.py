@@ -1,0 +1,31 @@
+"""The registry is one list that code and docs agree with."""
+
+from pathlib import Path
+
+from servebench.metrics import METRICS, formulas
+from servebench.metrics.docs import main, markdown
+
+PAGE = Path(__file__).parents[3] / "docs" / "metrics.md"
+
+
+def test_names_are_unique_and_every_metric_has_a_formula_in_code() -> None:
+    names = [metric.name for metric in METRICS]
+    assert len(names) == len(set(names))
+    public = set(dir(formulas))
+    for name in names:
+        assert {name, f"{name}_ns", f"{name}s"} & public, name
+
+
+def test_every_metric_says_where_it_starts_stops_and_when_it_is_undefined() -> None:
+    for metric in METRICS:
+        assert metric.start_event
+        assert metric.stop_event
+        assert metric.undefined_when
+        assert metric.scale > 0
+
+
+def test_the_page_in_docs_is_what_the_registry_writes(tmp_path: Path) -> None:
+    assert main(["--check", str(PAGE)]) == 0
+    stale = tmp_path / "metrics.md"
+    stale.write_text(markdown() + "more", encoding="utf-8")
+    assert main(["--check", str(stale)]) == 1
