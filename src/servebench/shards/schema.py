@@ -8,7 +8,7 @@ from typing import NamedTuple
 import pyarrow as pa
 
 SCHEMA_VERSION = "1.0"
-"""MAJOR.MINOR: a new nullable column raises MINOR; a rename or a new meaning raises MAJOR, which older readers refuse."""
+"""MAJOR.MINOR: a new nullable column raises MINOR; a rename or new meaning raises MAJOR, which older readers refuse."""
 
 STAMP_TICK_NS = 1024
 """Chunk stamps are rounded to this tick: 2.7-3.0 bytes a chunk on disk where full resolution takes 5.2."""
