@@ -1,0 +1,170 @@
+"""Know what the events of one answer add up to: chunk columns, counts, text, and whether the answer is over."""
+
+from array import array
+
+from servebench.core.outcomes import ChunkKind, Outcome, TokenSource
+from servebench.core.records import Chunks
+from servebench.wire.endpoint import KIND_CODE, Delta, Endpoint, PayloadError, Usage
+from servebench.wire.lenient import body_error_text
+from servebench.wire.outcome import Ruling
+from servebench.wire.sse import Event
+
+_LAST_TOKEN_CODE = KIND_CODE[ChunkKind.REFUSAL]
+_CONTENT = KIND_CODE[ChunkKind.CONTENT]
+_FINISH = KIND_CODE[ChunkKind.FINISH]
+_OTHER = KIND_CODE[ChunkKind.OTHER]
+_ERROR = KIND_CODE[ChunkKind.ERROR]
+_INT32_MAX = 2**31 - 1
+
+
+class Account:
+    """Add up events; `stamp_ns`, `delay_ns` and `read` are those of the read being parsed and set before its events.
+
+    `closed`: nothing that follows can change the answer. `terminal_ns`: stamp of the terminal signal, None while there
+    was none. `fault`: what was wrong inside the answer, `fault_ns` its stamp.
+    """
+
+    __slots__ = (
+        "_choices",
+        "_decode",
+        "_delays",
+        "_ended",
+        "_keep_text",
+        "_kinds",
+        "_ns",
+        "_reads",
+        "_seen",
+        "_text",
+        "closed",
+        "delay_ns",
+        "evidence",
+        "fault",
+        "fault_ns",
+        "finish_reason",
+        "first_token_ns",
+        "model",
+        "read",
+        "stamp_ns",
+        "terminal_ns",
+        "token_events",
+        "usage",
+    )
+
+    def __init__(self, endpoint: Endpoint, *, keep_text: bool) -> None:
+        self._decode = endpoint.decode_event
+        self._keep_text = keep_text
+        self._text: list[str] = []
+        self._ns = array("q")
+        self._delays = array("i")
+        self._kinds = array("b")
+        self._reads = array("i")
+        self._choices = array("b")
+        self._seen = 0
+        self._ended = 0
+        self.stamp_ns = 0
+        self.delay_ns = -1
+        self.read = -1
+        self.token_events = 0
+        self.first_token_ns: int | None = None
+        self.usage: Usage | None = None
+        self.model: str | None = None
+        self.finish_reason: str | None = None
+        self.evidence = False
+        self.terminal_ns: int | None = None
+        self.closed = False
+        self.fault: Ruling | None = None
+        self.fault_ns: int | None = None
+
+    def add(self, event: Event) -> None:
+        """Account for one complete event."""
+        try:
+            delta = self._decode(event.data)
+        except PayloadError as error:
+            if event.name != b"error":
+                self._append(_OTHER, 0)
+                self.fail(Ruling(Outcome.MALFORMED, "malformed_event", str(error)))
+                return
+            delta = Delta(_ERROR, error=body_error_text(event.data))
+        if event.name == b"error" and delta.error is None:
+            delta = Delta(_ERROR, error=body_error_text(event.data))
+        self._take(delta)
+
+    def add_pending(self, event: Event) -> None:
+        """Account for an event left without its blank line at a clean end; it counts if its JSON is whole."""
+        try:
+            self._decode(event.data)
+        except PayloadError:
+            return
+        self.add(event)
+
+    def add_whole(self, delta: Delta) -> None:
+        """Account for an answer that came as one body: no event, hence no chunk and no token time."""
+        self.usage, self.model, self.finish_reason = delta.usage, delta.model, delta.finish
+        if delta.error is not None:
+            self.fail(Ruling(Outcome.STREAM_ERROR, "in_band_error", delta.error))
+            return
+        self.evidence = delta.kind <= _LAST_TOKEN_CODE or bool(delta.ended)
+        self.terminal_ns = self.stamp_ns
+        if self._keep_text and delta.text:
+            self._text.append(delta.text)
+
+    def fail(self, fault: Ruling) -> None:
+        """Close the account: from here on nothing counts."""
+        self.fault, self.fault_ns, self.closed = fault, self.stamp_ns, True
+
+    def chunks(self) -> Chunks:
+        """Return the columns; tokens per event are unknown, servers tell totals only."""
+        return Chunks(
+            ns=self._ns,
+            delay_ns=self._delays,
+            kind=self._kinds,
+            tokens=array("i", [-1]) * len(self._ns),
+            read=self._reads,
+            choice=self._choices,
+        )
+
+    def text(self) -> str | None:
+        """Return the answer text of choice 0, None where it was not kept."""
+        return "".join(self._text) if self._keep_text else None
+
+    def count(self, *, streamed: bool) -> tuple[int | None, TokenSource | None]:
+        """Return answer tokens and their source: the last usage, else the number of token events of a stream."""
+        if self.usage is not None and self.usage.output_tokens is not None:
+            return self.usage.output_tokens, TokenSource.USAGE
+        return (self.token_events, TokenSource.EVENTS) if streamed else (None, None)
+
+    def _take(self, delta: Delta) -> None:
+        kind, choice, text, finish, seen, ended, usage, model, error, done = delta
+        self._append(kind, choice)
+        if kind <= _LAST_TOKEN_CODE:
+            self.token_events += 1
+            if self.first_token_ns is None:
+                self.first_token_ns = self.stamp_ns
+                self.evidence = True
+            if text and self._keep_text:
+                self._text.append(text)
+        self._seen |= seen
+        if usage is not None:
+            self.usage = usage
+        if model and self.model is None:
+            self.model = model
+        if ended:
+            self._end_choices(ended, finish)
+        if done:
+            self.terminal_ns, self.closed = self.stamp_ns, True
+        elif error is not None:
+            self.fail(Ruling(Outcome.STREAM_ERROR, "in_band_error", error))
+
+    def _end_choices(self, ended: int, finish: str | None) -> None:
+        self._ended |= ended
+        self.evidence = True
+        self.finish_reason = finish or self.finish_reason
+        if self._ended == self._seen:
+            self.terminal_ns = self.stamp_ns
+
+    def _append(self, kind: int, choice: int) -> None:
+        self._ns.append(self.stamp_ns)
+        self._delays.append(self.delay_ns)
+        self._kinds.append(kind)
+        self._reads.append(self.read)
+        self._choices.append(choice)

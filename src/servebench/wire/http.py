@@ -1,0 +1,111 @@
+"""Know how one HTTP/1 response is framed: status, the headers that matter, body parts, and what may follow.
+
+Syntax is llhttp's (through httptools). A response that breaks it becomes a fault, never an exception.
+"""
+
+import httptools
+
+MAX_HEAD_BYTES = 64 * 1024
+
+_KEPT = frozenset(
+    {b"content-type", b"content-encoding", b"content-length", b"transfer-encoding", b"retry-after", b"location"}
+)
+
+
+class ResponseParser:
+    """Take the bytes of one response, cut anywhere; read what it is from the attributes.
+
+    `head_done`: the head of the final response (not 1xx) is complete. `status` None before that. `complete`: the body
+    ended by its own framing, so a body that only the end of the connection ends never is. `fault`: what broke the
+    protocol, None while nothing did; nothing is parsed after it.
+    """
+
+    __slots__ = (
+        "_parser",
+        "_parts",
+        "_received",
+        "close_delimited",
+        "complete",
+        "extra",
+        "fault",
+        "head_done",
+        "headers",
+        "keep_alive",
+        "status",
+    )
+
+    def __init__(self) -> None:
+        self._parser = httptools.HttpResponseParser(self)
+        self._parts: list[bytes] = []
+        self._received = 0
+        self.head_done = False
+        self.status: int | None = None
+        self.headers: dict[bytes, bytes] = {}
+        self.complete = False
+        self.close_delimited = False
+        self.extra = False
+        self.keep_alive = False
+        self.fault: str | None = None
+
+    def feed(self, data: bytes) -> list[bytes]:
+        """Return the body parts in these bytes, transfer coding removed."""
+        self._parts = []
+        if self.complete:
+            self.extra = self.extra or bool(data)
+            return self._parts
+        if self.fault is not None:
+            return self._parts
+        try:
+            self._parser.feed_data(data)
+        except httptools.HttpParserUpgrade:
+            self.fault = "the server switched protocols"
+        except httptools.HttpParserError as error:
+            if self.complete:
+                self.extra = True
+            else:
+                self.fault = str(error)
+        if not self.head_done:
+            self._received += len(data)
+            if self._received > MAX_HEAD_BYTES and self.fault is None:
+                self.fault = f"response head is longer than {MAX_HEAD_BYTES} bytes"
+        return self._parts
+
+    def on_message_begin(self) -> None:
+        """Note that bytes follow the message (called by the parser)."""
+        if self.complete:
+            self.extra = True
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """Keep a header of the head; trailers are no part of it (called by the parser)."""
+        name = name.lower()
+        if name in _KEPT and not self.head_done:
+            self.headers[name] = value
+
+    def on_headers_complete(self) -> None:
+        """Take the head, unless it is an interim one (called by the parser)."""
+        status = self._parser.get_status_code()
+        if self.complete:
+            return
+        if 100 <= status < 200:
+            self.headers.clear()
+            return
+        self.status = status
+        self.head_done = True
+        chunked = b"chunked" in self.headers.get(b"transfer-encoding", b"").lower()
+        self.close_delimited = not (chunked or b"content-length" in self.headers or status in {204, 304})
+
+    def on_body(self, part: bytes) -> None:
+        """Collect a part of the body (called by the parser)."""
+        if not self.complete:
+            self._parts.append(part)
+
+    def on_message_complete(self) -> None:
+        """Note the end of the final message (called by the parser)."""
+        if self.head_done and not self.complete:
+            self.complete = True
+            self.keep_alive = bool(self._parser.should_keep_alive())
+
+    @property
+    def reusable(self) -> bool:
+        """Whether another request may be sent on the connection."""
+        return self.complete and self.keep_alive and not self.extra and self.fault is None

@@ -1,0 +1,70 @@
+"""Know how to read JSON that a strict decoder refuses although nothing that matters is wrong with it.
+
+Servers send NaN and Infinity inside log probabilities, content as a list of parts, and lone surrogates. This path is
+taken only after the strict one failed.
+"""
+
+import json
+from typing import Any
+
+from servebench.wire.endpoint import PayloadError
+
+EXCERPT_BYTES = 500
+
+
+def load_object(payload: bytes) -> dict[str, Any]:
+    """Return the JSON object in a payload, non-finite numbers allowed.
+
+    Raises PayloadError, with a bounded excerpt, for anything else.
+    """
+    try:
+        value = json.loads(payload.decode("utf-8"))
+    except (ValueError, RecursionError) as error:
+        msg = f"no JSON ({type(error).__name__}): {excerpt(payload)}"
+        raise PayloadError(msg) from None
+    if not isinstance(value, dict):
+        msg = f"no JSON object: {excerpt(payload)}"
+        raise PayloadError(msg)
+    return value
+
+
+def excerpt(data: bytes, limit: int = EXCERPT_BYTES) -> str:
+    """Return the first bytes as text of at most `limit` bytes, what is no UTF-8 replaced."""
+    return clip(data[:limit].decode("utf-8", "replace"), limit)
+
+
+def clip(text: str, limit: int = EXCERPT_BYTES) -> str:
+    """Return text of at most `limit` bytes of UTF-8, lone surrogates replaced."""
+    return text[:limit].encode("utf-8", "replace")[:limit].decode("utf-8", "ignore")
+
+
+def join_parts(value: object) -> str | None:
+    """Return content as text: a string as it is, a list of parts by their text; None for anything else."""
+    if isinstance(value, str):
+        return value
+    if not isinstance(value, list):
+        return None
+    texts = (part.get("text") if isinstance(part, dict) else part for part in value)
+    return "".join(text for text in texts if isinstance(text, str))
+
+
+def error_text(value: object) -> str:
+    """Return what an error says: a string itself, else its message, else its JSON."""
+    if isinstance(value, str):
+        return clip(value)
+    if isinstance(value, dict):
+        for key in ("message", "detail", "error", "msg"):
+            inner = value.get(key)
+            if isinstance(inner, str) and inner:
+                return clip(inner)
+            if isinstance(inner, dict) and inner:
+                return error_text(inner)
+    return clip(json.dumps(value, ensure_ascii=False, default=str))
+
+
+def body_error_text(payload: bytes) -> str:
+    """Return what the body of a failed request says: the message of its JSON, else its first bytes."""
+    try:
+        return error_text(load_object(payload))
+    except PayloadError:
+        return excerpt(payload)

@@ -1,0 +1,57 @@
+"""Know how a request is written down in HTTP/1.1."""
+
+import re
+from collections.abc import Mapping
+
+_TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_TARGET = re.compile(r"/[\x21-\x7e]*")
+
+
+def request_head(*, request_id: str, api_key: str | None = None, stream: bool = True) -> dict[str, str]:
+    """Return the headers that every request to an endpoint carries, besides Host and Content-Length.
+
+    Compression is refused: it would hide from the reader when an event was sent.
+    """
+    headers = {
+        "Content-Type": "application/json",
+        "Accept": "text/event-stream, application/json" if stream else "application/json",
+        "Accept-Encoding": "identity",
+        "X-Request-Id": request_id,
+    }
+    if api_key is not None:
+        headers["Authorization"] = f"Bearer {api_key}"
+    return headers
+
+
+def render_request(method: str, path: str, host: str, headers: Mapping[str, str], body: bytes) -> bytes:
+    """Return head and body as they go over the connection; Host and Content-Length are added.
+
+    `path` is the request target in origin form, query included. Raises ValueError for a method, target, host, or header
+    that cannot be written without changing the meaning of the head (line ends above all); the message holds no value,
+    because a value may be a key.
+    """
+    if not _TOKEN.fullmatch(method):
+        msg = f"{method!r} is no HTTP method"
+        raise ValueError(msg)
+    if not _TARGET.fullmatch(path):
+        msg = "a request target starts with / and holds visible ASCII only; percent-encode the rest"
+        raise ValueError(msg)
+    lines = [f"{method} {path} HTTP/1.1", f"Host: {_checked('Host', host)}"]
+    lines += [f"{name}: {_checked(name, value)}" for name, value in headers.items()]
+    lines.append(f"Content-Length: {len(body)}")
+    return "\r\n".join(lines).encode("latin-1") + b"\r\n\r\n" + body
+
+
+def _checked(name: str, value: str) -> str:
+    if not _TOKEN.fullmatch(name):
+        msg = f"{name!r} is no header name"
+        raise ValueError(msg)
+    if any(character < " " and character != "\t" for character in value) or "\x7f" in value:
+        msg = f"the value of header {name} holds a control character"
+        raise ValueError(msg)
+    try:
+        value.encode("latin-1")
+    except UnicodeEncodeError:
+        msg = f"the value of header {name} holds a character beyond Latin-1"
+        raise ValueError(msg) from None
+    return value
