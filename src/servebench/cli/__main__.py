@@ -1,0 +1,5 @@
+"""Know how `python -m servebench.cli` starts: as the command `servebench` does."""
+
+from servebench.cli.main import main
+
+main()

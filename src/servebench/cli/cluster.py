@@ -1,0 +1,146 @@
+"""Know the command lines and the environment of Locust's master and workers."""
+
+import importlib.util
+import json
+import os
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from servebench.cli.address import parse_address
+from servebench.cli.processes import child_environment
+from servebench.core.errors import HarnessError
+from servebench.core.units import NS_PER_S
+
+KEY_VARIABLES = ("SERVEBENCH_API_KEY", "SERVEBENCH_API_KEY_FILE")
+# A variable left over from another run must not steer this one; a key is what the user exported for the workers.
+_OWN_PREFIXES = (
+    "LOCUST_",
+    "SERVEBENCH_WORKLOAD",
+    "SERVEBENCH_URL",
+    "SERVEBENCH_OUT",
+    "SERVEBENCH_RUN_NAME",
+    "SERVEBENCH_MODEL",
+    "SERVEBENCH_DRAIN_S",
+    "SERVEBENCH_COMMAND",
+    "SERVEBENCH_PROGRESS_FD",
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WebUi:
+    """Where Locust's web page listens."""
+
+    host: str
+    port: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Launch:
+    """One load generator to start. `url` is as the user gave it and may hold secrets; `command` holds none.
+
+    `local_workers` are started here, `expect_workers` is how many the master waits for. `web` None = headless.
+    """
+
+    workload_json: bytes | None
+    url: str | None
+    out: Path
+    run_name: str | None = None
+    model: str | None = None
+    drain_ns: int = 30 * NS_PER_S
+    command: tuple[str, ...] = ()
+    local_workers: int = 0
+    expect_workers: int = 1
+    bind_host: str = "127.0.0.1"
+    bind_port: int = 5557
+    web: WebUi | None = None
+    locust_flags: tuple[str, ...] = ()
+
+
+def locustfile() -> Path:
+    """Return the load generator's locustfile, found without importing Locust.
+
+    Raises HarnessError when the installation lacks it.
+    """
+    spec = importlib.util.find_spec("servebench.loadgen")
+    places = list(spec.submodule_search_locations or ()) if spec else []
+    for place in places:
+        path = Path(place).absolute() / "locustfile.py"
+        if path.is_file():
+            return path
+    msg = f"this installation has no load generator (looked for locustfile.py in {places or 'servebench.loadgen'})"
+    raise HarnessError(msg)
+
+
+def master_command(launch: Launch) -> list[str]:
+    """Return the command line of the master. It holds no secret: every user of the machine can read it."""
+    command = [
+        *_locust(),
+        "--master",
+        *("--master-bind-host", launch.bind_host),
+        *("--master-bind-port", str(launch.bind_port)),
+        *("--stop-timeout", "5"),
+        "--enable-rebalancing",
+        "--only-summary",
+    ]
+    if launch.url is not None:
+        command += ["--host", parse_address(launch.url).shown]
+    if launch.web is not None:
+        command += ["--web-host", launch.web.host, "--web-port", str(launch.web.port)]
+    else:
+        workers = str(launch.expect_workers)
+        command += ["--headless", "--expect-workers", workers]
+        if "--expect-workers-max-wait" not in launch.locust_flags:
+            command += ["--expect-workers-max-wait", "60"]
+        command += ["-u", workers, "-r", workers]
+    return [*command, *launch.locust_flags]
+
+
+def worker_command(host: str, port: int, locust_flags: tuple[str, ...] = ()) -> list[str]:
+    """Return the command line of a worker of the master at `host`."""
+    return [*_locust(), "--worker", "--master-host", host, "--master-port", str(port), *locust_flags]
+
+
+def worker_flags(locust_flags: tuple[str, ...]) -> tuple[str, ...]:
+    """Return those of a run's Locust flags that its local workers want too."""
+    pairs = zip(locust_flags, (*locust_flags[1:], ""), strict=True)
+    return tuple(part for name, value in pairs if name == "--loglevel" for part in (name, value))
+
+
+def master_environment(
+    base: Mapping[str, str], launch: Launch, workload_path: Path | None, progress_fd: int | None
+) -> dict[str, str]:
+    """Return the master's environment. Keys stay out: only workers speak to the server."""
+    optional = {
+        "SERVEBENCH_WORKLOAD": str(workload_path) if workload_path else None,
+        "SERVEBENCH_URL": launch.url,
+        "SERVEBENCH_RUN_NAME": launch.run_name,
+        "SERVEBENCH_MODEL": launch.model,
+        "SERVEBENCH_PROGRESS_FD": str(progress_fd) if progress_fd is not None else None,
+    }
+    extra = {
+        "SERVEBENCH_OUT": str(launch.out.absolute()),
+        "SERVEBENCH_DRAIN_S": f"{launch.drain_ns / NS_PER_S:g}",
+        "SERVEBENCH_COMMAND": json.dumps(list(launch.command)),
+        **{name: value for name, value in optional.items() if value is not None},
+    }
+    return child_environment(base, drop_prefixes=(*_OWN_PREFIXES, *KEY_VARIABLES), extra=extra)
+
+
+def worker_environment(base: Mapping[str, str], launch: Launch, workload_path: Path | None) -> dict[str, str]:
+    """Return a worker's environment: the master's, with the user's key."""
+    environment = master_environment(base, launch, workload_path, None)
+    for name in KEY_VARIABLES:
+        if name in base:
+            environment[name] = str(Path(base[name]).absolute()) if name.endswith("_FILE") else base[name]
+    return environment
+
+
+def default_workers() -> int:
+    """Return how many local workers this machine carries beside a master: its usable cores less one, at least 1."""
+    return max(1, len(os.sched_getaffinity(0)) - 1)
+
+
+def _locust() -> list[str]:
+    return [sys.executable, "-m", "locust", "-f", str(locustfile())]
