@@ -1,0 +1,229 @@
+"""Know how well the client itself is: hub lag, CPU, memory and garbage collection, one row a second."""
+
+import gc
+import time
+from array import array
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import gevent
+import numpy as np
+import psutil
+
+from servebench.core.errors import HarnessError
+from servebench.core.units import NS_PER_MS, NS_PER_S
+from servebench.loadgen.part_writer import PartWriter
+from servebench.metrics.quantiles import percentile
+from servebench.shards.health_schema import HealthRow, health_table, is_spoiled
+from servebench.shards.parts import PartIdentity, WrittenPart, write_table_part
+
+TICK_NS = 10 * NS_PER_MS
+ROWS_PER_PART = 30
+IDLE_TICKS = 1000
+"""Newest ticks before the run that make the idle level: 10 s."""
+MIN_IDLE_TICKS = 50
+"""Fewer ticks than these say nothing about a 99th percentile; the idle level is then unknown."""
+
+MIN_SPAN_NS = 100 * NS_PER_MS
+"""A shorter rest of a second is left out: a few ms of work would read as a busy CPU."""
+
+
+class HealthGauges(NamedTuple):
+    """What the load generator says of the last second: `inflight` is now, the rest since the previous call.
+
+    None where nothing was measured in that second.
+    """
+
+    inflight: int
+    sent: int
+    reads: int
+    read_delay_p99_ns: int | None
+    dispatch_lag_p99_ns: int | None
+    dispatch_lag_max_ns: int | None
+
+
+class HubTicker:
+    """A greenlet that wants to run every 10 ms and notes how late it does.
+
+    A missed tick is made up for at once with its own lateness, so a stall of 100 ms is ten late ticks, as it would be
+    ten late tokens. Start it with the process: what it sees before a run is that run's idle level.
+    """
+
+    def __init__(self) -> None:
+        self._lags = array("q")
+        self._greenlet: gevent.Greenlet[[], None] | None = None
+
+    def start(self) -> None:
+        """Begin to tick; once."""
+        if self._greenlet is None:
+            self._greenlet = gevent.spawn(self._run)
+
+    def stop(self) -> None:
+        """End the ticking."""
+        if self._greenlet is not None:
+            self._greenlet.kill()
+            self._greenlet = None
+
+    def take(self) -> "array[int]":
+        """Return the latenesses in ns since the last call, oldest first; while nobody calls, the last 10-20 s."""
+        lags, self._lags = self._lags, array("q")
+        return lags
+
+    def _run(self) -> None:
+        due_ns = time.monotonic_ns()
+        while True:
+            due_ns += TICK_NS
+            gevent.sleep(max(0, due_ns - time.monotonic_ns()) / NS_PER_S)
+            self._lags.append(max(0, time.monotonic_ns() - due_ns))
+            if len(self._lags) >= 2 * IDLE_TICKS:
+                del self._lags[:IDLE_TICKS]
+
+
+class GcPauses:
+    """Garbage collections between `start` and `stop`; the interpreter calls it, on whatever greenlet ran."""
+
+    def __init__(self) -> None:
+        self._began_ns: int | None = None
+        self._pauses_ns: list[int] = []
+
+    def start(self) -> None:
+        """Begin to measure."""
+        gc.callbacks.append(self._note)
+
+    def stop(self) -> None:
+        """Leave the interpreter's list of callbacks."""
+        gc.callbacks.remove(self._note)
+
+    def take(self) -> list[int]:
+        """Return the lengths in ns of the collections since the last call."""
+        pauses, self._pauses_ns = self._pauses_ns, []
+        return pauses
+
+    def _note(self, phase: str, info: dict[str, int]) -> None:
+        del info
+        if phase == "start":
+            self._began_ns = time.monotonic_ns()
+        elif self._began_ns is not None:
+            self._pauses_ns.append(time.monotonic_ns() - self._began_ns)
+            self._began_ns = None
+
+
+class HealthMonitor:
+    """The `health` rows of one worker in one run.
+
+    The idle level is the p99 of the ticks that `ticker` has seen before `start` and those before 0 of the run clock.
+    `last` is the newest row, None in the first second. The worker polls `failure` as it does the recorder's.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        identity: PartIdentity,
+        gauges: Callable[[], HealthGauges],
+        ticker: HubTicker | None = None,
+    ) -> None:
+        self.last: HealthRow | None = None
+        self._folder = folder
+        self._identity = identity
+        self._gauges = gauges
+        self._own_ticker = ticker is None
+        self._ticker = ticker or HubTicker()
+        self._gc = GcPauses()
+        self._process = psutil.Process()
+        self._writer = PartWriter()
+        self._rows: list[HealthRow] = []
+        self._number = 0
+        self._idle_lags = array("q")
+        self._since_ns = 0
+        self._cpu_ns = 0
+        self._greenlet: gevent.Greenlet[[], None] | None = None
+
+    @property
+    def failure(self) -> HarnessError | None:
+        """First failed write, overflow of the queue or error of the gauges."""
+        return self._writer.failure
+
+    def start(self) -> None:
+        """Begin with the first second; once."""
+        self._idle_lags.extend(self._ticker.take())
+        self._ticker.start()
+        self._gc.start()
+        self._since_ns, self._cpu_ns = time.monotonic_ns(), time.process_time_ns()
+        self._greenlet = gevent.spawn(self._run)
+
+    def stop(self) -> tuple[WrittenPart, ...]:
+        """Add the unfinished second, write what is left and return all parts; blocks the calling greenlet only."""
+        if self._greenlet is not None:
+            self._greenlet.kill()
+            self._greenlet = None
+            if time.monotonic_ns() - self._since_ns >= MIN_SPAN_NS:
+                self._try_second()
+            self._flush()
+            self._gc.stop()
+            if self._own_ticker:
+                self._ticker.stop()
+            self._writer.close()
+        return tuple(self._writer.parts)
+
+    def _run(self) -> None:
+        due_ns = self._since_ns
+        while self.failure is None:
+            due_ns = max(due_ns + NS_PER_S, time.monotonic_ns())
+            gevent.sleep((due_ns - time.monotonic_ns()) / NS_PER_S)
+            self._try_second()
+            if len(self._rows) >= ROWS_PER_PART:
+                self._flush()
+
+    def _try_second(self) -> None:
+        try:
+            self.last = self._second()
+        except Exception as error:  # noqa: BLE001 the top of a greenlet: a run without health rows must not go on
+            self._writer.fail(HarnessError(f"cannot measure the client's health: {type(error).__name__}: {error}"))
+        else:
+            self._rows.append(self.last)
+
+    def _second(self) -> HealthRow:
+        now_ns, cpu_ns = time.monotonic_ns(), time.process_time_ns()
+        t_ns, span_ns = now_ns - self._identity.epoch_monotonic_ns, now_ns - self._since_ns
+        cpu_share = (cpu_ns - self._cpu_ns) / max(span_ns, 1)
+        self._since_ns, self._cpu_ns = now_ns, cpu_ns
+        lags, pauses_ns = self._ticker.take(), self._gc.take()
+        if t_ns <= 0:
+            self._idle_lags.extend(lags)
+            del self._idle_lags[:-IDLE_TICKS]
+        idle_ns = _quantile(self._idle_lags, 0.99) if len(self._idle_lags) >= MIN_IDLE_TICKS else None
+        p99_ns = _quantile(lags, 0.99)
+        return HealthRow(
+            t_ns=t_ns,
+            span_ns=span_ns,
+            hub_lag_p50_ns=_quantile(lags, 0.5),
+            hub_lag_p99_ns=p99_ns,
+            hub_lag_max_ns=max(lags, default=None),
+            hub_lag_idle_ns=idle_ns,
+            cpu_share=cpu_share,
+            rss_bytes=self._process.memory_info().rss,
+            gc_pauses=len(pauses_ns),
+            gc_pause_max_ns=max(pauses_ns, default=None),
+            **self._gauges()._asdict(),
+            spoiled=is_spoiled(p99_ns, idle_ns, cpu_share),
+        )
+
+    def _flush(self) -> None:
+        if not self._rows:
+            return
+        if self._writer.full:
+            self._writer.fail(HarnessError(f"{self._folder} is slower than one part in {ROWS_PER_PART} s"))
+            return
+        rows, number = self._rows, self._number
+        self._rows, self._number = [], number + 1
+        self._writer.submit(lambda: _write(self._folder, number, rows, self._identity))
+
+
+def _write(folder: Path, number: int, rows: list[HealthRow], identity: PartIdentity) -> WrittenPart:
+    table = health_table(rows, run_id=identity.run_id, worker=identity.worker)
+    return write_table_part(folder, number, table, identity)
+
+
+def _quantile(lags: "array[int]", q: float) -> int | None:
+    return round(percentile(np.asarray(lags, np.float64), q)) if len(lags) else None
