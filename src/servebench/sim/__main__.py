@@ -1,0 +1,5 @@
+"""Know that `python -m servebench.sim` starts the simulator."""
+
+from servebench.sim.main import main
+
+main()
