@@ -31,6 +31,7 @@ class ResponseParser:
         "head_done",
         "headers",
         "keep_alive",
+        "length_delimited",
         "status",
     )
 
@@ -43,6 +44,7 @@ class ResponseParser:
         self.headers: dict[bytes, bytes] = {}
         self.complete = False
         self.close_delimited = False
+        self.length_delimited = False
         self.extra = False
         self.keep_alive = False
         self.fault: str | None = None
@@ -92,7 +94,8 @@ class ResponseParser:
         self.status = status
         self.head_done = True
         chunked = b"chunked" in self.headers.get(b"transfer-encoding", b"").lower()
-        self.close_delimited = not (chunked or b"content-length" in self.headers or status in {204, 304})
+        self.length_delimited = b"content-length" in self.headers and not chunked
+        self.close_delimited = not (chunked or self.length_delimited or status in {204, 304})
 
     def on_body(self, part: bytes) -> None:
         """Collect a part of the body (called by the parser)."""

@@ -1,0 +1,119 @@
+"""Know how requests are performed against one target, for as many greenlets as call."""
+
+import time
+from collections.abc import Mapping
+
+import gevent
+
+from servebench.core.errors import HarnessError
+from servebench.loadgen.address import Target, resolve
+from servebench.loadgen.exchange import Exchange
+from servebench.loadgen.flight import Flight, Lane
+from servebench.loadgen.parsing import ParseQueue
+from servebench.loadgen.pool import Pool
+from servebench.loadgen.reactor import Reactor
+from servebench.loadgen.stamps import ReadClock
+from servebench.loadgen.tls import client_context
+from servebench.wire.endpoint import Endpoint
+from servebench.wire.request import render_request
+from servebench.wire.timeline import Timeline
+from servebench.workload.model import Timeouts
+
+SWEEP_S = 0.02
+"""How often deadlines are looked at; a timeout is at most this late."""
+
+
+class Client:
+    """The transport of one worker: one epoll, one pool, one sweep for all deadlines."""
+
+    def __init__(
+        self,
+        target: Target,
+        endpoint: Endpoint,
+        timeouts: Timeouts,
+        *,
+        headers: Mapping[str, str],
+        keep_text: bool = False,
+        stream: bool = True,
+    ) -> None:
+        """Resolve the target's name, which may block; raises InputError for a name without address.
+
+        `headers` go out with every request, besides Host, Content-Length and X-Request-Id. `stream` says what the
+        bodies ask for. Certificates are verified against the system's trust store, or that of SSL_CERT_FILE.
+        """
+        addresses = resolve(target)
+        context = client_context() if target.scheme == "https" else None
+        self._endpoint = endpoint
+        self._keep_text = keep_text
+        self._host = target.netloc
+        self._path = target.path(endpoint.path)
+        self._headers = dict(headers)
+        if target.authorization is not None:
+            self._headers.setdefault("Authorization", target.authorization)
+        self._reactor = Reactor()
+        self._queue = ParseQueue()
+        self._pool = Pool(self._reactor, target, addresses, context)
+        self._lane = Lane(pool=self._pool, queue=self._queue, timeouts=timeouts, stream=stream)
+        self._flights: dict[Flight, None] = {}
+        self._sweeper = gevent.get_hub().loop.timer(SWEEP_S, SWEEP_S, ref=False)
+        self._sweeper.start(self._sweep)
+        self._closed = False
+
+    @property
+    def inflight(self) -> int:
+        """Requests begun whose greenlet has not got its exchange yet."""
+        return len(self._flights)
+
+    def perform(self, body: bytes, request_id: str, dispatched_ns: int | None) -> Exchange:
+        """Send one request and block the calling greenlet until its answer has ended and is parsed.
+
+        Nothing that server or network do raises. Raises HarnessError when the client or this machine fails, ValueError
+        for headers that cannot be written.
+        """
+        if self._closed:
+            msg = "the transport is closed"
+            raise HarnessError(msg)
+        headers = {**self._headers, "X-Request-Id": request_id}
+        request = render_request("POST", self._path, self._host, headers, body)
+        timeline = Timeline(self._endpoint, stream=self._lane.stream, keep_text=self._keep_text)
+        flight = Flight(self._lane, request, timeline)
+        self._flights[flight] = None
+        try:
+            flight.start()
+            flight.wait()
+        finally:
+            self._flights.pop(flight, None)
+            flight.drop()
+        return flight.exchange(dispatched_ns)
+
+    def cancel_all(self) -> int:
+        """End every request in flight as cancelled and return how many; any greenlet, does not block.
+
+        Connections close at once; what was read before is parsed first, so the exchanges follow in the next moments.
+        """
+        now = time.monotonic_ns()
+        return sum(flight.cancel(now) for flight in list(self._flights))
+
+    @property
+    def counters(self) -> ReadClock:
+        """How reads went, by `take()`."""
+        return self._reactor.clock
+
+    def close(self) -> None:
+        """Close every connection and stop watching; requests in flight must have ended. Does not block."""
+        if self._closed:
+            return
+        self._closed = True
+        self._sweeper.stop()
+        self._sweeper.close()
+        self._pool.close()
+        self._queue.close()
+        self._reactor.close()
+
+    def _sweep(self) -> None:
+        now = time.monotonic_ns()
+        due = [flight for flight in self._flights if flight.due_ns <= now]
+        if due:
+            self._reactor.poll()  # after a stall of the loop, what arrived in time must count
+        for flight in due:
+            flight.check()

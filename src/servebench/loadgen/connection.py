@@ -1,0 +1,302 @@
+"""Know one connection: how it comes up, how a request leaves it, and how reads come back with their stamps."""
+
+import contextlib
+import errno
+import os
+import select
+import socket
+import ssl
+import time
+from enum import Enum, StrEnum
+from typing import NamedTuple, Protocol
+
+from gevent import monkey
+
+from servebench.loadgen.address import SocketAddress
+from servebench.loadgen.reactor import Reactor
+from servebench.loadgen.stamps import SO_TIMESTAMPNS, STAMP_SPACE
+from servebench.loadgen.tls import TlsPipe
+
+READ_BYTES = 65536
+
+
+class Loss(StrEnum):
+    """How a connection came to its end, other than by our own `close`."""
+
+    CONNECT = "connect"
+    EOF = "eof"
+    RESET = "reset"
+
+
+_ERROR_CLASS = {
+    errno.ECONNREFUSED: "connection_refused",
+    errno.ECONNRESET: "connection_reset",
+    errno.EHOSTUNREACH: "host_unreachable",
+    errno.ENETUNREACH: "network_unreachable",
+    errno.ETIMEDOUT: "timeout_connect",
+}
+
+
+class Lost(NamedTuple):
+    """The end of a connection. `detail` is what the system said, `error_class` a word for it; None = nothing."""
+
+    loss: Loss
+    detail: str | None = None
+    error_class: str | None = None
+
+    @classmethod
+    def by_error(cls, loss: Loss, number: int | None) -> "Lost":
+        """Return the end that an errno tells of."""
+        if number is None:
+            return cls(loss)
+        return cls(loss, os.strerror(number), _ERROR_CLASS.get(number))
+
+
+class Receiver(Protocol):
+    """Whoever uses a connection; called in the hub, or inside `send` by its caller. Must not block."""
+
+    def on_connected(self) -> None:
+        """Learn that the connection, TLS included, is up."""
+
+    def on_sent(self, end_ns: int) -> None:
+        """Learn when the last byte of the request was handed to the kernel."""
+
+    def on_read(self, data: bytes, stamp_ns: int, delay_ns: int) -> None:
+        """Take bytes that arrived; never empty."""
+
+    def on_lost(self, lost: Lost) -> None:
+        """Learn that the connection is closed."""
+
+    def on_fault(self, error: Exception) -> None:
+        """Learn that the client itself failed; the connection is closed."""
+
+
+class _Phase(Enum):
+    CONNECTING = 1
+    HANDSHAKE = 2
+    UP = 3
+    CLOSED = 4
+
+
+class Connection:
+    """A non-blocking socket in the reactor; `receiver` is its present user."""
+
+    __slots__ = (
+        "_phase",
+        "_reactor",
+        "_recvmsg",
+        "_send_error",
+        "_sock",
+        "_stamp",
+        "_tls",
+        "_unsent",
+        "address",
+        "fd",
+        "receiver",
+    )
+
+    def __init__(self, reactor: Reactor, address: SocketAddress, receiver: Receiver, tls: TlsPipe | None) -> None:
+        """Begin to connect; raises OSError when that cannot even begin."""
+        sock: socket.socket = monkey.get_original("socket", "socket")(address.family, socket.SOCK_STREAM)
+        self.receiver = receiver
+        self.address = address
+        self.fd = sock.fileno()
+        self._reactor = reactor
+        self._sock = sock
+        self._recvmsg = sock.recvmsg
+        self._stamp = reactor.clock.stamp
+        self._tls = tls
+        self._unsent = memoryview(b"")
+        self._send_error: int | None = None
+        self._phase = _Phase.CONNECTING
+        try:
+            sock.setblocking(False)
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            sock.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPNS, 1)
+            with contextlib.suppress(BlockingIOError):
+                sock.connect(address.place)
+            reactor.add(self.fd, self, select.EPOLLOUT)
+        except OSError:
+            sock.close()
+            raise
+
+    @property
+    def closed(self) -> bool:
+        """Whether the socket is gone."""
+        return self._phase is _Phase.CLOSED
+
+    @property
+    def sent(self) -> bool:
+        """Whether nothing waits to be sent."""
+        return not self._unsent
+
+    def send(self, request: bytes) -> int:
+        """Send what the kernel takes now, the rest from the hub; return the time just before the first byte left.
+
+        Called by a request's greenlet or in the hub, on a connection that is up; does not block. A failure shows as
+        `on_lost`, never here, so that what the server said before it broke off is still read.
+        """
+        data = request if self._tls is None else self._tls.encrypt(request)
+        self._unsent = memoryview(data)
+        before = time.monotonic_ns()
+        self._flush()
+        if self._unsent:
+            self._reactor.change(self.fd, select.EPOLLIN | select.EPOLLOUT)
+        return before
+
+    def alive(self) -> bool:
+        """Return whether an idle connection may still be used; any greenlet, does not block."""
+        if self.closed:
+            return False
+        try:
+            self._sock.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
+        except BlockingIOError:
+            return True
+        except OSError:
+            return False
+        if self._tls is None:
+            return False  # its end, or bytes nobody asked for
+        self.on_event(select.EPOLLIN)  # a session ticket is no reason to drop the connection
+        return not self.closed
+
+    def close(self) -> None:
+        """Close without telling the receiver; any greenlet, does not block. A second call changes nothing."""
+        if self.closed:
+            return
+        self._phase = _Phase.CLOSED
+        self._unsent = memoryview(b"")
+        self._reactor.remove(self.fd)
+        self._sock.close()
+
+    def on_event(self, mask: int) -> None:
+        """Handle readiness (called by the reactor)."""
+        try:
+            if self._phase is _Phase.UP:
+                if mask & select.EPOLLOUT and self._unsent:
+                    self._continue()
+                if mask & ~select.EPOLLOUT:
+                    self._read()
+            elif self._phase is _Phase.CONNECTING:
+                self._connected()
+            elif self._phase is _Phase.HANDSHAKE:
+                self._shake()
+        except ssl.SSLError as error:
+            up = self._phase is _Phase.UP
+            self._lose(Lost(Loss.RESET if up else Loss.CONNECT, _tls_text(error), "tls_error"))
+
+    def on_fault(self, error: Exception) -> None:
+        """End this use of the connection (called by the reactor)."""
+        self.close()
+        self.receiver.on_fault(error)
+
+    def _connected(self) -> None:
+        code = self._sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+        if code:
+            self._lose(Lost.by_error(Loss.CONNECT, code))
+            return
+        self._reactor.change(self.fd, select.EPOLLIN)
+        if self._tls is None:
+            self._up()
+        else:
+            self._phase = _Phase.HANDSHAKE
+            self._handshake(self._tls, b"")
+
+    def _shake(self) -> None:
+        try:
+            received = self._sock.recv(READ_BYTES)
+        except BlockingIOError:
+            received = b""
+        except OSError as error:
+            self._lose(Lost.by_error(Loss.CONNECT, error.errno))
+            return
+        else:
+            if not received:
+                self._lose(Lost(Loss.CONNECT, "the server closed during the TLS handshake", "tls_error"))
+                return
+        if self._unsent:
+            self._continue()
+        if self._tls is not None:
+            self._handshake(self._tls, received)
+
+    def _handshake(self, tls: TlsPipe, received: bytes) -> None:
+        try:
+            done = tls.handshake(received)
+        finally:
+            self._push(tls.pending())  # an alert, too, tells the server why
+        if done and self._phase is _Phase.HANDSHAKE:
+            self._up()
+
+    def _up(self) -> None:
+        self._phase = _Phase.UP
+        self.receiver.on_connected()
+
+    def _read(self) -> None:
+        try:
+            data, ancillary, _, _ = self._recvmsg(READ_BYTES, STAMP_SPACE)
+        except BlockingIOError:
+            return
+        except OSError as error:
+            self._lose(Lost.by_error(Loss.RESET, error.errno))
+            return
+        if not data:
+            broken = self._send_error is not None
+            self._lose(Lost.by_error(Loss.RESET if broken else Loss.EOF, self._send_error))
+            return
+        stamp_ns, delay_ns = self._stamp(ancillary)
+        self._reactor.clock.bytes += len(data)
+        if self._tls is None:
+            self.receiver.on_read(data, stamp_ns, delay_ns)
+        else:
+            self._read_records(self._tls, data, stamp_ns, delay_ns)
+
+    def _read_records(self, tls: TlsPipe, records: bytes, stamp_ns: int, delay_ns: int) -> None:
+        data = tls.decrypt(records)
+        self._push(tls.pending())  # the answer to a key update
+        if data:
+            self.receiver.on_read(data, stamp_ns, delay_ns)
+        if tls.ended and not self.closed:
+            self._lose(Lost(Loss.EOF))
+
+    def _push(self, data: bytes) -> None:
+        """Send protocol bytes of TLS behind whatever waits."""
+        if not data or self.closed:
+            return
+        waiting = bool(self._unsent)
+        self._unsent = memoryview(bytes(self._unsent) + data)
+        if not waiting:
+            self._drain()
+            if self._unsent:
+                self._reactor.change(self.fd, select.EPOLLIN | select.EPOLLOUT)
+
+    def _continue(self) -> None:
+        if self._phase is _Phase.UP:
+            self._flush()
+        else:
+            self._drain()
+        if not self._unsent:
+            self._reactor.change(self.fd, select.EPOLLIN)
+
+    def _flush(self) -> None:
+        self._drain()
+        if not self._unsent and self._send_error is None:
+            self.receiver.on_sent(time.monotonic_ns())
+
+    def _drain(self) -> None:
+        try:
+            while self._unsent:
+                self._unsent = self._unsent[self._sock.send(self._unsent) :]
+        except BlockingIOError:
+            pass
+        except OSError as error:
+            self._send_error = error.errno
+            self._unsent = memoryview(b"")
+
+    def _lose(self, lost: Lost) -> None:
+        self.close()
+        self.receiver.on_lost(lost)
+
+
+def _tls_text(error: ssl.SSLError) -> str:
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"TLS: the certificate is not trusted: {error.verify_message}"
+    return f"TLS: {error.reason or error}"
