@@ -37,8 +37,13 @@ class Address:
         return "Basic " + base64.b64encode(unquote(self.userinfo).encode()).decode("ascii")
 
     def endpoint(self, path: str) -> str:
-        """Return the request target of an API path such as /v1/models; a base that ends in /v1 is not doubled."""
-        base = self.path.removesuffix("/v1") if path.startswith("/v1/") else self.path
+        """Return the request target of an API path such as /v1/models.
+
+        A base that already ends in /v1, or in the path of an endpoint, is not written twice.
+        """
+        base = self.path
+        for known in ("/chat/completions", "/completions", "/v1"):
+            base = base.removesuffix(known)
         return base + path + (f"?{self.query}" if self.query else "")
 
 

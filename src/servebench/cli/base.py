@@ -14,6 +14,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 DEBUG_KEY = "servebench.debug"
 LOCUST_KEY = "servebench.locust_flags"
 GENERAL = "General"
+CONTEXT_SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 
 
 class Option(click.Option):
@@ -71,7 +72,7 @@ class Command(click.Command):
         """Write one section per option group, in the order in which groups first appear; General last."""
         groups: dict[str, list[tuple[str, str]]] = {}
         for param in self.get_params(ctx):
-            record = param.get_help_record(ctx)
+            record = None if isinstance(param, click.Argument) else param.get_help_record(ctx)
             if record is not None:
                 groups.setdefault(getattr(param, "group", GENERAL), []).append(record)
         general = groups.pop(GENERAL, [])
@@ -83,14 +84,17 @@ class Command(click.Command):
             formatter.write_text("Locust's own flags (--web-login, --csv, --loglevel, …) pass through.")
 
 
-def command(name: str, *, examples: Sequence[str], locust: bool = False) -> Callable[[Callable[..., Any]], Command]:
+def command(
+    name: str, short: str, *, examples: Sequence[str], locust: bool = False
+) -> Callable[[Callable[..., Any]], Command]:
     """Return a decorator that makes a function a command of this module's form."""
     return click.command(
         name,
         cls=Command,
         examples=tuple(f"servebench {example}" for example in examples),
         locust=locust,
-        context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+        short_help=short,
+        context_settings=CONTEXT_SETTINGS,
     )
 
 

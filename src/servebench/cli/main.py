@@ -13,7 +13,7 @@ from typing import NoReturn
 import click
 
 from servebench import __version__
-from servebench.cli.base import DEBUG_KEY, say
+from servebench.cli.base import CONTEXT_SETTINGS, DEBUG_KEY, say
 from servebench.core.errors import ServebenchError
 from servebench.core.outcomes import ExitCode
 
@@ -57,7 +57,7 @@ class Commands(click.Group):
 @click.group(
     cls=Commands,
     invoke_without_command=True,
-    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    context_settings=CONTEXT_SETTINGS,
 )
 @click.version_option(__version__, prog_name="servebench", message="%(prog)s %(version)s")
 @click.option("--debug", is_flag=True, help="Show tracebacks of errors.")
@@ -112,7 +112,7 @@ def _usage(error: click.UsageError) -> int:
     message = error.format_message().rstrip()
     if isinstance(error, click.NoSuchOption):
         close = error.possibilities or []
-        message = f"no such option {error.option_name}." + (f" Did you mean {' or '.join(close)}?" if close else "")
+        message = f"no such option {error.option_name}." + (f" Did you mean {close[0]}?" if close else "")
     path = error.ctx.command_path if error.ctx else "servebench"
     return _fail(f"{message[:1].lower()}{message[1:]}\n  try: {path} --help", ExitCode.BAD_INPUT)
 

@@ -22,6 +22,7 @@ from servebench.core.errors import InputError
 
 @command(
     "master",
+    "Be the master of workers on other nodes.",
     examples=(
         "master workloads/bursty.yaml --url http://10.0.4.7:8000 --expect-workers 4",
         "master --url http://10.0.4.7:8000 --web-host 127.0.0.1",
@@ -86,6 +87,7 @@ def master(
 
 @command(
     "worker",
+    "Be one worker of a master elsewhere.",
     examples=("worker --master 10.0.4.2", "worker --master 10.0.4.2:5557 --out /data/runs --loglevel DEBUG"),
     locust=True,
 )

@@ -2,7 +2,6 @@
 
 import sys
 from dataclasses import dataclass, field
-from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,8 +10,9 @@ import click
 from servebench.cli.address import parse_address, redact
 from servebench.cli.base import Duration, command, option, passed_locust_flags, say
 from servebench.cli.cluster import Launch, default_workers
-from servebench.cli.display import Display, NoDisplay, PlainDisplay
+from servebench.cli.displays import make_display
 from servebench.cli.finish import Wanted, conclude
+from servebench.cli.preflight import preflight
 from servebench.cli.processes import free_port
 from servebench.cli.status import Status
 from servebench.cli.stops import Stops
@@ -21,6 +21,7 @@ from servebench.core.errors import InputError
 from servebench.core.units import NS_PER_S
 
 if TYPE_CHECKING:
+    from servebench.cli.screen import View
     from servebench.workload.model import Workload
 
 
@@ -54,6 +55,7 @@ class Job:
     """One headless run: what is launched, the workload's text for the run folder, and how it is shown."""
 
     launch: Launch
+    workload: "Workload"
     workload_yaml: str
     progress: str = "auto"
     wanted: Wanted = field(default_factory=Wanted)
@@ -61,6 +63,7 @@ class Job:
 
 @command(
     "run",
+    "Send a workload to a service and print the verdict.",
     examples=(
         "run workloads/steps-to-saturation.yaml --url http://127.0.0.1:8000",
         "run --url http://127.0.0.1:8000 --rate 2 --duration 30s",
@@ -97,18 +100,30 @@ def run(ctx: click.Context, /, **options: Any) -> int:  # noqa: ANN401 - click h
 
 
 def job_of(options: RunOptions, locust_flags: tuple[str, ...]) -> Job:
-    """Return the job that the options ask for, after the preflight."""
+    """Return the job that the options ask for, after the preflight.
+
+    Raises SpecError or InputError for what could not work, before any process is started.
+    """
     parse_address(options.url)
     workload, text = _workload(options)
     model = options.model or workload.target.model
-    launch = _launch(options, locust_flags, workload, model)
-    wanted = Wanted(quiet=options.quiet, as_json=options.as_json, report=not options.no_report)
+    if not options.no_preflight:
+        model = checked_model(options.url, model)
     return Job(
-        launch=launch,
+        launch=_launch(options, locust_flags, workload, model),
+        workload=workload,
         workload_yaml=text,
         progress="none" if options.quiet else options.progress,
-        wanted=wanted,
+        wanted=Wanted(quiet=options.quiet, as_json=options.as_json, report=not options.no_report),
     )
+
+
+def checked_model(url: str, model: str | None) -> str | None:
+    """Ask the service before any load; say what is worth knowing, return the model to ask for."""
+    found = preflight(url, model=model)
+    for note in found.notes:
+        say(note)
+    return found.model
 
 
 def execute(job: Job) -> int:
@@ -122,7 +137,7 @@ def execute(job: Job) -> int:
 
     with Stops() as stops:
         cluster = launch_cluster(job.launch)
-        display = display_for(job)
+        display = make_display(job.progress, lambda: _view(job))
         try:
             drain_s = job.launch.drain_ns / NS_PER_S
             code = watch(cluster, display, stops, drain_s=drain_s, on_status=keep_workload)
@@ -132,11 +147,16 @@ def execute(job: Job) -> int:
         return conclude(cluster, code, job.wanted)
 
 
-def display_for(job: Job) -> Display:
-    """Return the display that suits stderr and the user's wish."""
-    if job.progress == "none":
-        return NoDisplay()
-    return PlainDisplay(say, lambda: datetime.now().astimezone())
+def _view(job: Job) -> "View":
+    from servebench.cli.screen import View, limits_of
+
+    return View(
+        name=job.launch.run_name or job.workload.name,
+        url=parse_address(job.launch.url or "").shown,
+        model=job.launch.model,
+        drain_s=job.launch.drain_ns / NS_PER_S,
+        limits=limits_of(job.workload.objectives),
+    )
 
 
 def shown_command(url: str) -> tuple[str, ...]:

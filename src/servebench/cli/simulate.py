@@ -4,42 +4,49 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Sequence
 from pathlib import Path
+from typing import NoReturn
 
 import click
 
-from servebench.cli.base import command, option
+from servebench.cli.base import CONTEXT_SETTINGS, Command
 from servebench.cli.processes import Child, Spawn, child_environment, end, start, tail
 from servebench.core.errors import HarnessError
 
 READY_S = 20.0
 """An engine that does not listen by then never will."""
 _HELLO = "listening "
+_ARGUMENTS = "servebench.sim_arguments"
 
 
-@command("sim", examples=("sim", "sim --port 8100 --model tiny --seed 7"))
-@option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
-@option("--port", type=click.IntRange(0, 65535), default=8000, show_default=True, help="0 takes a free port.")
-@option("--model", default="sim-1", show_default=True, help="Name of the model that it serves.")
-@option("--preset", default="demo", show_default=True, help="Size of the engine: demo or fast.")
-@option("--seed", type=int, default=0, show_default=True, help="Seed of answer lengths and jitter.")
-@option("--truth-log", type=click.Path(path_type=Path, dir_okay=False), help="Write when each chunk was really sent.")
-@option("--fault", multiple=True, metavar="KIND:SHARE", help="Make a share of the answers fail, e.g. http-503:0.01.")
-def sim(
-    *, host: str, port: int, model: str, preset: str, seed: int, truth_log: Path | None, fault: Sequence[str]
-) -> int:
-    """Serve a simulated engine: OpenAI-compatible streams, continuous batching, prefix cache, metrics.
+class _SimCommand(Command):
+    """Takes the simulator's own options, loaded when the command is used, and hands the arguments on as they are."""
 
-    It prints "listening http://HOST:PORT" when it is ready and ends at Ctrl-C.
-    """
-    arguments = ["--host", host, "--port", str(port), "--model", model, "--preset", preset, "--seed", str(seed)]
-    if truth_log is not None:
-        arguments += ["--truth-log", str(truth_log)]
-    for one in fault:
-        arguments += ["--fault", one]
+    def get_params(self, ctx: click.Context) -> list[click.Parameter]:
+        from servebench.sim.main import main as simulator
+
+        return [*simulator.params, *super().get_params(ctx)]
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        ctx.meta[_ARGUMENTS] = [argument for argument in args if argument != "--debug"]
+        return super().parse_args(ctx, args)
+
+
+def _become_simulator(**_options: object) -> NoReturn:
+    arguments = click.get_current_context().meta[_ARGUMENTS]
     # In place of this process, so that signals and exit code are the simulator's own.
     os.execv(sys.executable, [sys.executable, "-m", "servebench.sim", *arguments])  # noqa: S606 - no shell wanted
+
+
+sim = _SimCommand(
+    "sim",
+    callback=_become_simulator,
+    examples=("servebench sim --port 8100", "servebench sim --port 8100 --model tiny --fault http-503:0.01"),
+    short_help="Serve a simulated engine.",
+    help="Serve a simulated engine: OpenAI-compatible streams, continuous batching, prefix cache, metrics.\n\n"
+    'It prints "listening http://HOST:PORT" when it is ready and ends at Ctrl-C.',
+    context_settings=CONTEXT_SETTINGS,
+)
 
 
 def start_sim(scratch: Path, *, seed: int) -> tuple[Child, str]:
