@@ -75,19 +75,37 @@ class Account:
         self.fault: Ruling | None = None
         self.fault_ns: int | None = None
 
+    @property
+    def event_count(self) -> int:
+        """Events accounted for so far."""
+        return len(self._ns)
+
     def add(self, event: Event) -> None:
         """Account for one complete event."""
         try:
             delta = self._decode(event.data)
         except PayloadError as error:
+            delta = Delta(_OTHER)
             if event.name != b"error":
-                self._append(_OTHER, 0)
                 self.fail(Ruling(Outcome.MALFORMED, "malformed_event", str(error)))
-                return
-            delta = Delta(_ERROR, error=body_error_text(event.data))
-        if event.name == b"error" and delta.error is None:
-            delta = Delta(_ERROR, error=body_error_text(event.data))
-        self._take(delta)
+        if event.name:
+            delta = _named(event, delta)
+        self._ns.append(self.stamp_ns)
+        self._delays.append(self.delay_ns)
+        self._kinds.append(delta.kind)
+        self._reads.append(self.read)
+        self._choices.append(delta.choice)
+        self._seen |= delta.seen
+        if delta.usage is not None:
+            self.usage = delta.usage
+        if delta.kind <= _LAST_TOKEN_CODE:
+            self._take_token(delta.text)
+        if delta.ended:
+            self._end_choices(delta.ended, delta.finish)
+        if delta.kind >= _ERROR:
+            self._close(delta)
+        if self.model is None:
+            self.model = delta.model or None
 
     def add_pending(self, event: Event) -> None:
         """Account for an event left without its blank line at a clean end; it counts if its JSON is whole."""
@@ -133,27 +151,19 @@ class Account:
             return self.usage.output_tokens, TokenSource.USAGE
         return (self.token_events, TokenSource.EVENTS) if streamed else (None, None)
 
-    def _take(self, delta: Delta) -> None:
-        kind, choice, text, finish, seen, ended, usage, model, error, done = delta
-        self._append(kind, choice)
-        if kind <= _LAST_TOKEN_CODE:
-            self.token_events += 1
-            if self.first_token_ns is None:
-                self.first_token_ns = self.stamp_ns
-                self.evidence = True
-            if text and self._keep_text:
-                self._text.append(text)
-        self._seen |= seen
-        if usage is not None:
-            self.usage = usage
-        if model and self.model is None:
-            self.model = model
-        if ended:
-            self._end_choices(ended, finish)
-        if done:
+    def _take_token(self, text: str | None) -> None:
+        self.token_events += 1
+        if self.first_token_ns is None:
+            self.first_token_ns = self.stamp_ns
+            self.evidence = True
+        if text and self._keep_text:
+            self._text.append(text)
+
+    def _close(self, delta: Delta) -> None:
+        if delta.done:
             self.terminal_ns, self.closed = self.stamp_ns, True
-        elif error is not None:
-            self.fail(Ruling(Outcome.STREAM_ERROR, "in_band_error", error))
+        elif delta.error is not None:
+            self.fail(Ruling(Outcome.STREAM_ERROR, "in_band_error", delta.error))
 
     def _end_choices(self, ended: int, finish: str | None) -> None:
         self._ended |= ended
@@ -162,9 +172,9 @@ class Account:
         if self._ended == self._seen:
             self.terminal_ns = self.stamp_ns
 
-    def _append(self, kind: int, choice: int) -> None:
-        self._ns.append(self.stamp_ns)
-        self._delays.append(self.delay_ns)
-        self._kinds.append(kind)
-        self._reads.append(self.read)
-        self._choices.append(choice)
+
+def _named(event: Event, delta: Delta) -> Delta:
+    """Return the delta of an event with a name; only the name `error` decides anything."""
+    if event.name != b"error" or delta.error is not None:
+        return delta
+    return Delta(_ERROR, error=body_error_text(event.data))

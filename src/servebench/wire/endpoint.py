@@ -3,6 +3,8 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
+import msgspec
+
 from servebench.core.outcomes import CHUNK_KINDS, ChunkKind
 from servebench.core.records import Message
 
@@ -27,7 +29,7 @@ class Usage(NamedTuple):
     reasoning_tokens: int | None
 
 
-class Delta(NamedTuple):
+class Delta(msgspec.Struct, frozen=True, gc=False):
     """What one event, or one whole body, says.
 
     `kind` is an index into CHUNK_KINDS, `choice` the choice it belongs to. `text` is answer text of choice 0, `finish`

@@ -4,12 +4,13 @@ Bytes, not text: a line end is CR, LF or CRLF and nothing else, so a read that s
 Each byte is scanned when it arrives and an unfinished line grows in a buffer, so a huge event costs linear time.
 """
 
-from typing import NamedTuple
+import msgspec
 
 BOM = b"\xef\xbb\xbf"
+_LF, _CR = b"\n\r"
 
 
-class Event(NamedTuple):
+class Event(msgspec.Struct, frozen=True, gc=False):
     """One dispatched event; `name` is empty where the stream gave none, `data` holds the data lines joined by LF."""
 
     name: bytes
@@ -17,37 +18,39 @@ class Event(NamedTuple):
 
 
 class EventDecoder:
-    """Turn the bytes of one stream, cut anywhere, into its events."""
+    """Turn the bytes of one stream, cut anywhere, into its events.
 
-    __slots__ = ("_after_cr", "_data", "_data_bytes", "_name", "_started", "_tail")
+    Kept between feeds: the line and the event that are not complete yet, whether the last byte was a CR (an LF that
+    follows belongs to it), and whether the place of a byte-order mark is passed.
+    """
+
+    __slots__ = ("_after_cr", "_data", "_idle", "_name", "_started", "_tail")
 
     def __init__(self) -> None:
         self._tail = bytearray()
         self._data: list[bytes] = []
-        self._data_bytes = 0
         self._name = b""
+        self._idle = True
         self._after_cr = False
         self._started = False
-
-    @property
-    def pending_bytes(self) -> int:
-        """Bytes kept of an event that is not finished yet."""
-        return len(self._tail) + self._data_bytes
 
     def feed(self, data: bytes) -> list[Event]:
         """Return the events that these bytes complete, in order."""
         if (
-            # One whole event of the common form, on its own, with nothing of an earlier one waiting.
-            data.startswith(b"data: ")
+            self._idle
             and data.find(b"\n") == len(data) - 2
-            and data.endswith(b"\n\n")
-            and b"\r" not in data
-            and not (self._tail or self._data or self._name)
+            and data[-1] == _LF
+            and data[:6] == b"data: "
+            and _CR not in data
         ):
-            self._started = True
-            self._after_cr = False
+            # The common read: exactly one event of one data line, nothing incomplete before it.
+            self._started, self._after_cr = True, False
             return [Event(b"", data[6:-2])]
-        return self._feed_lines(data)
+        events: list[Event] = []
+        text = self._clean(data)
+        if text:
+            self._lines(text, events)
+        return events
 
     def flush(self) -> Event | None:
         """Return the event left without its blank line at the end of the body, None when there is none.
@@ -55,62 +58,58 @@ class EventDecoder:
         The format says to discard it; whether it counts is for the caller to decide.
         """
         events: list[Event] = []
-        if self._tail:
-            line = bytes(self._tail)
-            self._tail.clear()
-            self._line(line.removeprefix(BOM) if not self._started else line, events)
-        self._line(b"", events)
+        self._lines(b"\n\n", events)
         return events[0] if events else None
 
-    def _feed_lines(self, data: bytes) -> list[Event]:
+    def _clean(self, data: bytes) -> bytes:
+        """Return the bytes with LF as the only line end and without a leading byte-order mark."""
         if not self._started:
             data = self._start(data)
-        if not data:
-            return []
-        if self._after_cr:
+        if self._after_cr and data:
             self._after_cr = False
-            if data.startswith(b"\n"):
-                data = data[1:]
-        if b"\r" in data:
-            self._after_cr = data.endswith(b"\r")
+            data = data.removeprefix(b"\n")
+        if _CR in data:
+            self._after_cr = data[-1] == _CR
             data = data.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
-        lines = data.split(b"\n")
-        last = lines.pop()
-        events: list[Event] = []
-        if lines:
-            if self._tail:
-                self._tail += lines[0]
-                lines[0] = bytes(self._tail)
-                self._tail.clear()
-            for line in lines:
-                self._line(line, events)
-        self._tail += last
-        return events
+        return data
 
     def _start(self, data: bytes) -> bytes:
         """Return what follows an optional byte-order mark; nothing while it is not known whether there is one."""
         head = bytes(self._tail) + data
         self._tail.clear()
-        if len(head) < len(BOM) and BOM.startswith(head):
+        if BOM.startswith(head) and head != BOM:
             self._tail += head
+            self._idle = False
             return b""
         self._started = True
         return head.removeprefix(BOM)
 
-    def _line(self, line: bytes, events: list[Event]) -> None:
-        if not line:
-            if self._data:
-                events.append(Event(self._name, self._data[0] if len(self._data) == 1 else b"\n".join(self._data)))
-                self._data.clear()
-                self._data_bytes = 0
-            self._name = b""
-            return
+    def _lines(self, text: bytes, events: list[Event]) -> None:
+        lines = text.split(b"\n")
+        last = lines.pop()
+        if lines and self._tail:
+            self._tail += lines[0]
+            lines[0] = bytes(self._tail)
+            self._tail = bytearray()
+        data = self._data
+        for line in lines:
+            if line[:6] == b"data: ":
+                data.append(line[6:])
+            elif line:
+                self._field(line)
+            else:
+                if data:
+                    events.append(Event(self._name, data[0] if len(data) == 1 else b"\n".join(data)))
+                    data.clear()
+                self._name = b""
+        self._tail += last
+        self._idle = not (self._tail or data or self._name)
+
+    def _field(self, line: bytes) -> None:
         field, _, value = line.partition(b":")
-        if value.startswith(b" "):
-            value = value[1:]
+        value = value.removeprefix(b" ")
         if field == b"data":
             self._data.append(value)
-            self._data_bytes += len(value) + 1
         elif field == b"event":
             self._name = value
         # A comment has an empty field name; id, retry and unknown fields say nothing about the answer.

@@ -46,6 +46,7 @@ class Timeline:
         "_http",
         "_inflater",
         "_mode",
+        "_waiting",
         "_whole",
         "headers_ns",
         "response_bytes",
@@ -59,6 +60,7 @@ class Timeline:
         self._inflater: Inflater | None = None
         self._mode = _UNKNOWN
         self._body = bytearray()
+        self._waiting = 0
         self.headers_ns: int | None = None
         self.response_bytes = 0
 
@@ -130,17 +132,18 @@ class Timeline:
         connection_refused.
         """
         account, http = self._account, self._http
-        if end is End.EOF and http.close_delimited and http.fault is None:
+        closed = http.close_delimited and end in {End.EOF, End.COMPLETE} and http.fault is None
+        if closed or self._mode == _TEXT:
             self._end_body()
         facts = Facts(
             status=http.status,
             received=self.response_bytes,
             http_fault=http.fault,
-            refusal=self._refusal(),
+            refusal=None if self._is_success() else self._refusal(),
             fault=account.fault,
             terminal=account.terminal_ns is not None,
             evidence=account.evidence,
-            silent=not len(account.chunks()) and not self._body,
+            silent=account.event_count == 0 and not self._body,
         )
         ruling = judge(facts, end, detail)
         return self._answer(ruling, now_ns, error_class)
@@ -184,7 +187,7 @@ class Timeline:
         kind = http.headers.get(b"content-type", b"").partition(b";")[0].strip().lower()
         if kind == b"text/event-stream":
             self._mode = _STREAM
-        elif not 200 <= (http.status or 0) < 300 or kind in {b"text/html", b"application/xhtml+xml"}:
+        elif not self._is_success() or kind in {b"text/html", b"application/xhtml+xml"}:
             self._mode = _TEXT
         elif kind == b"application/json" or kind.endswith(b"+json"):
             self._mode = _WHOLE
@@ -214,8 +217,12 @@ class Timeline:
             account.add(event)
             if account.closed:
                 return
-        if not events and self._events.pending_bytes > MAX_EVENT_BYTES:
-            account.fail(Ruling(Outcome.MALFORMED, "event_too_big", f"an event is longer than {MAX_EVENT_BYTES} bytes"))
+        if events:
+            self._waiting = 0
+            return
+        self._waiting += len(part)
+        if self._waiting > MAX_EVENT_BYTES:
+            account.fail(Ruling(Outcome.MALFORMED, "event_too_big", f"no event ended within {MAX_EVENT_BYTES} bytes"))
 
     def _keep(self, part: bytes) -> None:
         if self._mode != _WHOLE:
@@ -240,8 +247,11 @@ class Timeline:
                 account.add_whole(self._whole(bytes(self._body)))
             except PayloadError as error:
                 account.fail(Ruling(Outcome.MALFORMED, "malformed_body", str(error)))
-        elif self._body.strip() and 200 <= (self._http.status or 0) < 300:
+        elif self._body.strip() and self._is_success():
             account.fail(Ruling(Outcome.MALFORMED, "not_a_stream", self._strange_body()))
+
+    def _is_success(self) -> bool:
+        return self._http.status is not None and 200 <= self._http.status < 300
 
     def _strange_body(self) -> str:
         kind = self._http.headers.get(b"content-type", b"no content type")
