@@ -1,0 +1,69 @@
+"""Know what a worker says about itself once a second: totals, and sketches of what has just ended."""
+
+from collections import Counter
+
+import numpy as np
+
+from servebench.core.outcomes import TOKEN_KIND_CODES, Outcome
+from servebench.core.records import Chunks, RequestRecord
+from servebench.loadgen.messages import Totals
+from servebench.loadgen.sketch import Sketch
+
+_TOKEN_KINDS = np.array(sorted(TOKEN_KIND_CODES), dtype=np.int8)
+
+
+class LiveCounters:
+    """Counts of one run on one worker. Every call comes from a request greenlet or the status greenlet; none blocks."""
+
+    def __init__(self) -> None:
+        self.dispatched = 0
+        self.sent = 0
+        self.late = 0
+        self.input_tokens = 0
+        self.output_tokens = 0
+        self.outcomes: Counter[str] = Counter()
+        self.error_classes: Counter[str] = Counter()
+        self.ttft, self.tpot, self.chunk_gap, self.dispatch_lag = Sketch(), Sketch(), Sketch(), Sketch()
+
+    def began(self, lag_ns: int, *, late: bool) -> None:
+        """Note that a request was handed over, this long after its intended time."""
+        self.dispatched += 1
+        self.late += late
+        self.dispatch_lag.add(lag_ns)
+
+    def ended(self, record: RequestRecord) -> None:
+        """Note how a request ended; costs some 30 us with 256 chunks."""
+        answer = record.answer
+        self.outcomes[answer.outcome.value] += 1
+        if answer.error_class is not None:
+            self.error_classes[answer.error_class] += 1
+        self.sent += record.stamps.sent_ns is not None
+        self.input_tokens += answer.input_tokens or 0
+        self.output_tokens += answer.output_tokens or 0
+        if answer.outcome is Outcome.OK and answer.chunks is not None and record.stamps.sent_ns is not None:
+            self._time(answer.chunks, record.stamps.sent_ns, answer.output_tokens)
+
+    def _time(self, chunks: Chunks, sent_ns: int, output_tokens: int | None) -> None:
+        is_token = np.isin(np.frombuffer(chunks.kind, dtype=np.int8), _TOKEN_KINDS)
+        ns = np.frombuffer(chunks.ns, dtype=np.int64)[is_token]
+        if not len(ns):
+            return
+        self.ttft.add(int(ns[0]) - sent_ns)
+        # With several choices a live gap may span two of them; the recorded metric never does.
+        self.chunk_gap.add_all(np.diff(ns))
+        span = int(ns[-1] - ns[0])
+        if output_tokens is not None and output_tokens >= 2 and span > 0:
+            self.tpot.add(span / (output_tokens - 1))
+
+    def totals(self, inflight: int) -> Totals:
+        """Return the counts since the run began."""
+        return Totals(
+            dispatched=self.dispatched,
+            sent=self.sent,
+            late=self.late,
+            inflight=inflight,
+            outcomes=dict(self.outcomes),
+            error_classes=dict(self.error_classes),
+            output_tokens=self.output_tokens,
+            input_tokens=self.input_tokens,
+        )

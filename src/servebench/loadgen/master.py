@@ -1,0 +1,272 @@
+"""Know the master's side of the plugin: one Coordinator per run, started and stopped by what Locust does."""
+
+import datetime
+import json
+import logging
+import subprocess
+import sys
+import time
+from typing import Any
+
+import gevent
+from locust.exception import StopTest
+
+from servebench import __version__
+from servebench.core.errors import HarnessError, InputError, ServebenchError
+from servebench.core.outcomes import ExitCode
+from servebench.loadgen.address import parse_target
+from servebench.loadgen.channel import Channel
+from servebench.loadgen.coordinator import Coordinator, Order
+from servebench.loadgen.interactive import interactive_workload
+from servebench.loadgen.journal import Journal
+from servebench.loadgen.messages import (
+    Alive,
+    ClockPing,
+    ClockPong,
+    Closed,
+    Hello,
+    NeedSeqs,
+    Prepare,
+    Ready,
+    Status,
+    WorkerFault,
+)
+from servebench.loadgen.models import only_model
+from servebench.loadgen.progress import ProgressPipe
+from servebench.loadgen.runbook import Runbook
+from servebench.loadgen.runclock import boot_id
+from servebench.loadgen.settings import Settings
+from servebench.shards.folder import create_run_folder, new_run_id, new_token
+from servebench.shards.manifest import Manifest, write_manifest
+from servebench.shards.schema import SCHEMA_VERSION
+from servebench.workload.codec import decode_workload, encode_workload, workload_hash
+from servebench.workload.model import Workload
+from servebench.workload.schedule import Schedule, plan
+
+log = logging.getLogger(__name__)
+
+
+class MasterRole:
+    """Listens to Locust on the master (or in a single process) and runs one Coordinator per test."""
+
+    def __init__(self, environment: Any, settings: Settings) -> None:  # noqa: ANN401 - Locust is untyped
+        self._environment, self._settings = environment, settings
+        self._channel = Channel(environment.runner, self._fail)
+        self._pipe = ProgressPipe(settings.progress_fd)
+        self._helloed: dict[str, Hello] = {}
+        self._runs: dict[str, Coordinator] = {}
+        self._current: Coordinator | None = None
+        self._interrupts = 0
+        self._register()
+
+    @property
+    def headless(self) -> bool:
+        """Whether the process ends with its run."""
+        return self._environment.web_ui is None
+
+    def _register(self) -> None:
+        channel = self._channel
+        channel.on(Hello, self._on_hello)
+        channel.on(ClockPing, self._on_ping)
+        channel.on(Ready, lambda m: self._of(m.run_id).on_ready(m))
+        channel.on(Alive, lambda m: self._of(m.run_id).on_alive(m))
+        channel.on(Status, lambda m: self._of(m.run_id).on_status(m))
+        channel.on(NeedSeqs, lambda m: self._of(m.run_id).on_need(m))
+        channel.on(Closed, lambda m: self._of(m.run_id).on_closed(m))
+        channel.on(WorkerFault, lambda m: self._of(m.run_id).on_fault(m))
+
+    def _of(self, run_id: str) -> Coordinator:
+        return self._runs[run_id]
+
+    def _on_hello(self, hello: Hello) -> None:
+        self._helloed[hello.worker_id] = hello
+        if self._current is not None and not self._current.finished.is_set():
+            self._current.welcome(hello)
+
+    def _on_ping(self, ping: ClockPing) -> None:
+
+        now_ns = time.monotonic_ns()
+        self._channel.send(ClockPong(t0_monotonic_ns=ping.t0_monotonic_ns, master_monotonic_ns=now_ns), ping.worker_id)
+
+    # Locust's events.
+
+    def on_test_start(self) -> None:
+        """Begin a run; called in the greenlet that starts the test, before users are spawned."""
+        try:
+            self._current = self._begin()
+        except (ServebenchError, OSError) as error:
+            self._refuse(error)
+
+    def on_test_stopping(self) -> None:
+        """End the current run because the operator pressed Stop, or a time limit did."""
+        if self._current is not None:
+            self._current.request_stop("user" if not self.headless else "time limit")
+
+    def on_quitting(self) -> None:
+        """Wait until every run is on disk; the process ends after this. Blocks the calling greenlet."""
+        for run in list(self._runs.values()):
+            if not run.finished.is_set():
+                run.request_stop("interrupted", ExitCode.INTERRUPTED)
+                run.finished.wait(self._settings.drain_ns / 1e9 + 40)
+        if self._current is not None:
+            self._environment.process_exit_code = self._current.exit_code
+
+    def on_interrupt(self) -> None:
+        """Handle Ctrl-C: the first stops and drains, the second cancels, further ones say that files are written."""
+        self._interrupts += 1
+        run = self._current
+        if run is None or run.finished.is_set():
+            self._environment.process_exit_code = ExitCode.INTERRUPTED
+            self._quit()
+        elif self._interrupts == 1:
+            run.request_stop("interrupted", ExitCode.INTERRUPTED)
+        elif self._interrupts == 2:
+            run.cancel_now()
+        else:
+            self._pipe.event("stop", "files are being written; this takes a moment")
+
+    # Parts.
+
+    def _begin(self) -> Coordinator:
+        settings = self._settings
+        workload, planned = self._workload()
+        url = self._url()
+        target = parse_target(url)
+        model = settings.model or workload.target.model or only_model(target, settings.api_key)
+        schedule = plan(workload) if planned else None
+        if schedule is not None and not len(schedule):
+            msg = f"workload {workload.name} plans no request: raise a rate or a duration"
+            raise InputError(msg)
+        now = datetime.datetime.now(datetime.UTC)
+        run_id = new_run_id(now, settings.run_name or workload.name, new_token())
+        folder = create_run_folder(settings.out, run_id)
+        manifest = self._manifest(run_id, now, workload, schedule, target.redacted)
+        write_manifest(folder.root, manifest)
+        prepare = Prepare(
+            run_id=run_id,
+            engine=manifest.engine,
+            workload=encode_workload(workload).decode(),
+            url=target.redacted,
+            model=model,
+            master_boot_id=manifest.boot_id,
+        )
+        order = Order(
+            prepare=prepare,
+            schedule_hash=manifest.schedule_hash,
+            duration_ns=workload.duration_ns if schedule is not None else None,
+            drain_ns=settings.drain_ns,
+        )
+        run = Coordinator(
+            order,
+            self._channel,
+            Runbook(folder.root, manifest, schedule),
+            Journal(folder.events),
+            self._pipe,
+        )
+        self._runs[run_id] = run
+        for hello in self._helloed.values():
+            run.welcome(hello)
+        gevent.spawn(run.run)
+        gevent.spawn(self._follow, run)
+        log.info("run %s began in %s", run_id, folder.root)
+        return run
+
+    def _manifest(
+        self, run_id: str, now: datetime.datetime, workload: Workload, schedule: Schedule | None, target_url: str
+    ) -> Manifest:
+        command = json.loads(self._settings.command) if self._settings.command else sys.argv
+        return Manifest(
+            run_id=run_id,
+            schema_version=SCHEMA_VERSION,
+            servebench_version=__version__,
+            created_utc=now.isoformat(timespec="milliseconds"),
+            name=workload.name,
+            state="running",
+            engine="plan" if schedule is not None else "tokens",
+            workload=json.loads(encode_workload(workload)),
+            workload_hash=workload_hash(workload),
+            seed=workload.seed,
+            schedule_hash=schedule.schedule_hash if schedule is not None else None,
+            target_url=target_url,
+            declared=dict(workload.target.declared),
+            observed={"command": command},
+            epoch_monotonic_ns=0,
+            epoch_unix_ns=0,
+            boot_id=boot_id(),
+        )
+
+    def _workload(self) -> tuple[Workload, bool]:
+        """Return the workload and whether its own schedule drives the run (headless) or a person does (web UI)."""
+        path = self._settings.workload_path
+        if path is None:
+            return interactive_workload(), False
+        return decode_workload(path.read_bytes()), self.headless
+
+    def _url(self) -> str:
+        """Return where to send: the address of the form or of --host; the full one if it differs by secrets only."""
+        return full_url(self._environment.host, self._settings.url)
+
+    def _follow(self, run: Coordinator) -> None:
+        """Feed the operator's rate to the run while it lives, then end the process or make the report."""
+        while not run.finished.wait(0.2):
+            if run.by_hand:
+                self._offer(run)
+        if self.headless:
+            self._environment.process_exit_code = run.exit_code
+            self._quit()
+        else:
+            self._report(run)
+
+    def _offer(self, run: Coordinator) -> None:
+        options = self._environment.parsed_options
+        users = self._environment.runner.target_user_count or 0
+        rate = getattr(options, "rate_per_user", 1.0)
+        run.offered(users * float(rate))
+
+    def _report(self, run: Coordinator) -> None:
+        """Merge and report in a process of its own, so that the master's hub does not stall."""
+        done = subprocess.run(  # noqa: S603 - our own command
+            [sys.executable, "-m", "servebench.cli", "report", str(self._settings.out / run.run_id)],
+            check=False,
+            capture_output=True,
+            text=True,
+        )
+        if done.returncode not in {ExitCode.OK, ExitCode.MISSED, ExitCode.INVALID, ExitCode.INTERRUPTED}:
+            log.error("report of %s failed: %s", run.run_id, done.stderr.strip())
+        else:
+            log.info("report of %s: %s", run.run_id, self._settings.out / run.run_id / "report.html")
+
+    def _refuse(self, error: Exception) -> None:
+        log.error("%s", error)
+        self._pipe.event("fault", str(error))
+        code = error.exit_code if isinstance(error, ServebenchError) else HarnessError.exit_code
+        if self.headless:
+            self._environment.process_exit_code = code
+            self._quit()
+        raise StopTest(str(error))
+
+    def _fail(self, error: BaseException) -> None:
+        """End the run because a message handler failed."""
+        if isinstance(error, KeyError):
+            log.warning("message of an unknown run or worker: %s", error)
+            return
+        if self._current is not None:
+            self._current.fail(error)
+        else:
+            log.error("message handler failed", exc_info=error)
+
+    def _quit(self) -> None:
+        gevent.spawn(self._environment.runner.quit)
+
+
+def full_url(shown: str | None, secret: str | None) -> str:
+    """Return `secret` when `shown` is the same address without userinfo and query, else `shown`.
+
+    Raises InputError when there is no address at all.
+    """
+    if secret and (not shown or parse_target(secret).redacted.rstrip("/") == shown.rstrip("/")):
+        return secret
+    if not shown:
+        msg = "no address to send to; e.g. --host http://127.0.0.1:8000"
+        raise InputError(msg)
+    return shown

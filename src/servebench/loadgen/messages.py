@@ -1,0 +1,182 @@
+"""Know every message between master and workers: one Struct each, named on the wire by its type.
+
+Times are int64 ns: `*_ns` of the run clock (0 = planned start) unless the field says monotonic. `run_id` is in every
+message of a run, so that late messages of an earlier run are told apart.
+"""
+
+import msgspec
+
+
+class Hello(msgspec.Struct, frozen=True, kw_only=True):
+    """Worker, when its handlers exist: from now on it can take part in runs."""
+
+    worker_id: str
+    worker: str
+    host: str
+    pid: int
+    boot_id: str
+
+
+class ClockPing(msgspec.Struct, frozen=True, kw_only=True):
+    """Worker of another boot: its monotonic clock when it asked."""
+
+    worker_id: str
+    t0_monotonic_ns: int
+
+
+class ClockPong(msgspec.Struct, frozen=True, kw_only=True):
+    """Master: the ping's time and its own monotonic clock when it answered."""
+
+    t0_monotonic_ns: int
+    master_monotonic_ns: int
+
+
+class Prepare(msgspec.Struct, frozen=True, kw_only=True):
+    """Master: load this workload (its JSON), plan it and open the recorder. `engine` is plan or tokens."""
+
+    run_id: str
+    engine: str
+    workload: str
+    url: str
+    model: str | None
+    master_boot_id: str
+
+
+class Ready(msgspec.Struct, frozen=True, kw_only=True):
+    """Worker: prepared. `offset_ns` is what it adds to its monotonic clock to get the master's."""
+
+    run_id: str
+    worker_id: str
+    schedule_hash: str | None
+    offset_ns: int
+    clock_bound_ns: int
+
+
+class Arm(msgspec.Struct, frozen=True, kw_only=True):
+    """Master: the run's zero, on the master's monotonic clock, with that instant's wall clock."""
+
+    run_id: str
+    epoch_monotonic_ns: int
+    epoch_unix_ns: int
+
+
+class MembersFrom(msgspec.Struct, frozen=True, kw_only=True):
+    """From `from_ns` on, seq k belongs to worker_ids[k % len(worker_ids)]."""
+
+    from_ns: int
+    worker_ids: tuple[str, ...]
+
+
+class Lease(msgspec.Struct, frozen=True, kw_only=True):
+    """Master, five times a second to each worker: the table, and how far ahead this worker may act on it."""
+
+    run_id: str
+    valid_until_ns: int
+    members: tuple[MembersFrom, ...]
+
+
+class Alive(msgspec.Struct, frozen=True, kw_only=True):
+    """Worker, on each lease."""
+
+    run_id: str
+    worker_id: str
+
+
+class NeedSeqs(msgspec.Struct, frozen=True, kw_only=True):
+    """Worker of a run without schedule: asks for blocks of seqs ahead of need."""
+
+    run_id: str
+    worker_id: str
+    blocks: int
+
+
+class SeqBlock(msgspec.Struct, frozen=True, kw_only=True):
+    """Master: seqs [first, first + count) belong to this worker and to nobody else, ever."""
+
+    run_id: str
+    first: int
+    count: int
+
+
+class Step(msgspec.Struct, frozen=True, kw_only=True):
+    """Master: the operator changed the offered rate; later requests carry this step."""
+
+    run_id: str
+    index: int
+    rate_per_s: float
+
+
+class Health(msgspec.Struct, frozen=True, kw_only=True):
+    """A worker's own state in the last second; None = not measured yet."""
+
+    hub_lag_p99_ns: int | None = None
+    cpu_share: float | None = None
+    dispatch_lag_p99_ns: int | None = None
+    read_delay_p99_ns: int | None = None
+
+
+class Totals(msgspec.Struct, frozen=True, kw_only=True):
+    """A worker's counts since the run began."""
+
+    dispatched: int = 0
+    sent: int = 0
+    late: int = 0
+    inflight: int = 0
+    outcomes: dict[str, int] = {}
+    error_classes: dict[str, int] = {}
+    output_tokens: int = 0
+    input_tokens: int = 0
+
+
+class Status(msgspec.Struct, frozen=True, kw_only=True):
+    """Worker, once a second and when it has nothing left to do: totals, and sketches of what has ended since.
+
+    `ttft`, `tpot`, `chunk_gap` are counts by bucket of a `Sketch` of ns.
+    """
+
+    run_id: str
+    worker_id: str
+    done: bool
+    totals: Totals
+    ttft: dict[int, int]
+    tpot: dict[int, int]
+    chunk_gap: dict[int, int]
+    health: Health
+
+
+class Stop(msgspec.Struct, frozen=True, kw_only=True):
+    """Master: send nothing intended at or after `stop_ns`, let the rest finish for `drain_ns`, then cancel it."""
+
+    run_id: str
+    stop_ns: int
+    drain_ns: int
+
+
+class CancelNow(msgspec.Struct, frozen=True, kw_only=True):
+    """Master: end what is in flight now."""
+
+    run_id: str
+
+
+class Close(msgspec.Struct, frozen=True, kw_only=True):
+    """Master: nothing more will come; flush and report."""
+
+    run_id: str
+
+
+class Closed(msgspec.Struct, frozen=True, kw_only=True):
+    """Worker: everything it has is on disk. `begun` = seqs it dispatched."""
+
+    run_id: str
+    worker_id: str
+    begun: int
+    rows: int
+
+
+class WorkerFault(msgspec.Struct, frozen=True, kw_only=True):
+    """Worker: it cannot go on; `exit_code` as the command's."""
+
+    run_id: str
+    worker_id: str
+    text: str
+    exit_code: int

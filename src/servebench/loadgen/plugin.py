@@ -1,0 +1,65 @@
+"""Know which of Locust's events servebench listens to, and which role each process plays.
+
+Locust logs and forgets what a listener raises: those here catch, so that nothing is lost without a word.
+"""
+
+import signal
+from typing import Any
+
+import gevent
+from locust import events
+from locust.runners import LocalRunner, MasterRunner, WorkerRunner
+
+from servebench.loadgen import compat
+from servebench.loadgen.master import MasterRole
+from servebench.loadgen.options import add_options
+from servebench.loadgen.settings import Settings
+from servebench.loadgen.users import LoadToken
+from servebench.loadgen.worker import WorkerRole
+
+
+class Plugin:
+    """The roles of this process; Locust's `init` event fills them in."""
+
+    def __init__(self) -> None:
+        self._master: MasterRole | None = None
+        self._worker: WorkerRole | None = None
+
+    def install(self) -> None:
+        """Patch Locust and listen; called once by the locustfile."""
+        compat.apply()
+        events.init_command_line_parser.add_listener(add_options)
+        events.init.add_listener(self._on_init)
+        events.test_start.add_listener(self._on_test_start)
+        events.test_stopping.add_listener(self._on_test_stopping)
+        events.spawning_complete.add_listener(self._on_spawning_complete)
+        events.quitting.add_listener(self._on_quitting)
+
+    def _on_init(self, environment: Any, **_: Any) -> None:  # noqa: ANN401 - Locust's signature
+        settings = Settings.from_environment()
+        runner = environment.runner
+        if isinstance(runner, MasterRunner | LocalRunner):
+            self._master = MasterRole(environment, settings)
+            gevent.signal_handler(signal.SIGINT, self._master.on_interrupt)
+        if isinstance(runner, WorkerRunner | LocalRunner):
+            self._worker = WorkerRole(environment, settings)
+            LoadToken.on_change = staticmethod(self._worker.change_tokens)
+            self._worker.hello()
+
+    def _on_test_start(self, environment: Any, **_: Any) -> None:  # noqa: ANN401 - Locust's signature
+        if self._master is not None:
+            self._master.on_test_start()
+
+    def _on_test_stopping(self, environment: Any, **_: Any) -> None:  # noqa: ANN401 - Locust's signature
+        if self._master is not None:
+            self._master.on_test_stopping()
+
+    def _on_spawning_complete(self, user_count: int, **_: Any) -> None:  # noqa: ANN401 - Locust's signature
+        if self._worker is not None:
+            self._worker.change_tokens(0)
+
+    def _on_quitting(self, environment: Any, **_: Any) -> None:  # noqa: ANN401 - Locust's signature
+        if self._worker is not None:
+            self._worker.on_quitting()
+        if self._master is not None:
+            self._master.on_quitting()

@@ -1,0 +1,131 @@
+"""Know what the master tells the command that started it: one JSON object a line, through an inherited pipe."""
+
+import contextlib
+import os
+from collections import deque
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import msgspec
+
+from servebench.core.units import NS_PER_MS
+from servebench.loadgen.messages import Health, Status, Totals
+from servebench.loadgen.sketch import Sketch
+
+LATENCY_WINDOW_S = 60
+RATE_WINDOW_S = 10
+
+
+class ProgressPipe:
+    """Writes lines to the pipe; a reader that is gone or slow never holds up the run."""
+
+    def __init__(self, descriptor: int | None) -> None:
+        self._descriptor = descriptor
+        if descriptor is not None:
+            os.set_blocking(descriptor, False)
+
+    def send(self, line: Mapping[str, Any]) -> None:
+        """Write one line, or drop it when the pipe is full or closed."""
+        if self._descriptor is not None:
+            with contextlib.suppress(OSError):
+                os.write(self._descriptor, msgspec.json.encode(line) + b"\n")
+
+    def event(self, event: str, text: str) -> None:
+        """Tell of something that happened."""
+        self.send({"kind": "event", "event": event, "text": text})
+
+
+class LiveView:
+    """The run as its workers tell it: sums of their totals, sketches of the last minute."""
+
+    def __init__(self) -> None:
+        self._totals: dict[str, Totals] = {}
+        self._health: dict[str, Health] = {}
+        self._second: dict[str, Sketch] = {name: Sketch() for name in ("ttft", "tpot", "chunk_gap")}
+        self._minute: dict[str, deque[dict[int, int]]] = {name: deque(maxlen=LATENCY_WINDOW_S) for name in self._second}
+        self._history: deque[tuple[float, Totals]] = deque(maxlen=RATE_WINDOW_S + 1)
+
+    def take(self, status: Status) -> None:
+        """Add a worker's status."""
+        self._totals[status.worker_id] = status.totals
+        self._health[status.worker_id] = status.health
+        for name, counts in (("ttft", status.ttft), ("tpot", status.tpot), ("chunk_gap", status.chunk_gap)):
+            self._second[name].merge(counts)
+
+    def totals(self) -> Totals:
+        """Return the sums over all workers."""
+        return sum_totals(self._totals.values())
+
+    def tick(self, t_s: float) -> dict[str, Any]:
+        """Close the current second and return the figures of a status line."""
+        total = self.totals()
+        self._history.append((t_s, total))
+        for name, sketch in self._second.items():
+            self._minute[name].append(sketch.take())
+        first_s, first = self._history[0]
+        span_s = t_s - first_s
+        answered = sum(total.outcomes.values())
+
+        def rate(now: int, before: int) -> float | None:
+            return (now - before) / span_s if span_s > 0 else None
+
+        return {
+            "sent": total.sent + total.inflight,
+            "answered": answered,
+            "ok": total.outcomes.get("ok", 0),
+            "errors": {name: n for name, n in total.error_classes.items() if n},
+            "inflight": total.inflight,
+            "late": total.late,
+            "shed": total.outcomes.get("shed", 0),
+            "sent_per_s": rate(total.dispatched, first.dispatched),
+            "answered_per_s": rate(answered, sum(first.outcomes.values())),
+            "out_tokens_per_s": rate(total.output_tokens, first.output_tokens),
+            "in_tokens_per_s": rate(total.input_tokens, first.input_tokens),
+            "ttft_ms": self._quantiles("ttft"),
+            "tpot_ms": self._quantiles("tpot"),
+            "chunk_gap_ms": self._quantiles("chunk_gap"),
+            "client": worst_health(self._health.values()),
+        }
+
+    def _quantiles(self, name: str) -> dict[str, Any]:
+        merged = Sketch()
+        for counts in self._minute[name]:
+            merged.merge(counts)
+        return {"n": len(merged), **{label: _ms(merged.quantile_ns(q)) for label, q in _QUANTILES}}
+
+
+_QUANTILES = (("p50", 0.5), ("p95", 0.95), ("max", 1.0))
+
+
+def sum_totals(totals: Iterable[Totals]) -> Totals:
+    """Return the sum of several workers' counts."""
+    sums: dict[str, int] = {}
+    outcomes: dict[str, int] = {}
+    classes: dict[str, int] = {}
+    for one in totals:
+        for name in ("dispatched", "sent", "late", "inflight", "output_tokens", "input_tokens"):
+            sums[name] = sums.get(name, 0) + getattr(one, name)
+        for mine, theirs in ((outcomes, one.outcomes), (classes, one.error_classes)):
+            for word, count in theirs.items():
+                mine[word] = mine.get(word, 0) + count
+    return Totals(**sums, outcomes=outcomes, error_classes=classes)
+
+
+def worst_health(healths: Iterable[Health]) -> dict[str, float | None]:
+    """Return the worst figure of any worker: a client is as clean as its dirtiest part."""
+
+    def worst(name: str) -> float | None:
+        values = [value for health in healths_list if (value := getattr(health, name)) is not None]
+        return max(values) if values else None
+
+    healths_list = list(healths)
+    return {
+        "hub_lag_ms_p99": _ms(worst("hub_lag_p99_ns")),
+        "cpu": worst("cpu_share"),
+        "dispatch_lag_ms_p99": _ms(worst("dispatch_lag_p99_ns")),
+        "read_delay_ms_p99": _ms(worst("read_delay_p99_ns")),
+    }
+
+
+def _ms(ns: float | None) -> float | None:
+    return None if ns is None else ns / NS_PER_MS

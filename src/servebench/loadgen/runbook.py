@@ -1,0 +1,192 @@
+"""Know how the master writes a run down: its manifest from the first moment on, phases, steps, what was planned."""
+
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+
+from servebench.core.units import NS_PER_S
+from servebench.loadgen.messages import Closed, Hello, Ready, Status
+from servebench.shards.manifest import (
+    LostRange,
+    Manifest,
+    MembersRecord,
+    PhaseRecord,
+    StepRecord,
+    WorkerRecord,
+    write_manifest,
+)
+from servebench.workload.schedule import Schedule
+
+MANUAL_PHASE = "manual"
+RATE_WINDOW_NS = 10 * NS_PER_S
+
+
+class WorkerOutcome(Protocol):
+    """What the coordinator knows of a worker at the end."""
+
+    hello: Hello
+    ready: Ready | None
+    status: Status | None
+    closed: Closed | None
+    lost: bool
+
+
+class Runbook:
+    """The manifest of one run, kept on disk: a killed master leaves one that `merge` can finish."""
+
+    def __init__(self, folder: Path, manifest: Manifest, schedule: Schedule | None) -> None:
+        self.folder = folder
+        self._manifest, self._schedule = manifest, schedule
+        self._blocks: dict[str, list[tuple[int, int]]] = {}
+        manifest.phases = (
+            planned_phases(schedule)
+            if schedule is not None
+            else [PhaseRecord(name=MANUAL_PHASE, shape=MANUAL_PHASE, start_ns=0, end_ns=0, measured=True)]
+        )
+        if schedule is not None:
+            manifest.planned_total = len(schedule)
+            manifest.plan_notes = dict(schedule.notes)
+
+    def armed(self, epoch_monotonic_ns: int, epoch_unix_ns: int) -> None:
+        """Note the run's zero."""
+        self._manifest.epoch_monotonic_ns = epoch_monotonic_ns
+        self._manifest.epoch_unix_ns = epoch_unix_ns
+        self._save()
+
+    def members(self, from_ns: int, workers: list[str]) -> None:
+        """Note who shares the schedule from an instant on."""
+        self._manifest.members.append(MembersRecord(from_ns=from_ns, workers=workers))
+        self._save()
+
+    def step(self, index: int, t_ns: int, rate_per_s: float) -> None:
+        """Note that the operator changed the offered rate."""
+        steps = self._manifest.phases[0].steps
+        if steps:
+            steps[-1].end_ns = t_ns
+        steps.append(StepRecord(index=index, start_ns=t_ns, end_ns=t_ns, rate_per_s=rate_per_s))
+        self._save()
+
+    def leased(self, worker_id: str, first: int, count: int) -> None:
+        """Note whose a block of seqs is."""
+        self._blocks.setdefault(worker_id, []).append((first, count))
+
+    def phase_at(self, t_ns: int) -> PhaseRecord | None:
+        """Return the phase that holds an instant of the run clock."""
+        return next((p for p in self._manifest.phases if p.start_ns <= t_ns < p.end_ns), None)
+
+    def progress(self, t_ns: int) -> dict[str, Any]:
+        """Return the planned side of a status line."""
+        phases = self._manifest.phases
+        phase = self.phase_at(t_ns)
+        line: dict[str, Any] = {
+            "phase": phase.name if phase is not None else None,
+            "phase_index": phases.index(phase) if phase is not None else 0,
+            "phase_count": len(phases),
+        }
+        if phase is not None:
+            line["phase_t_s"] = (t_ns - phase.start_ns) / NS_PER_S
+            line["phase_duration_s"] = (phase.end_ns - phase.start_ns) / NS_PER_S
+        if self._schedule is not None:
+            times = self._schedule.intended_ns
+            due = int(np.searchsorted(times, t_ns, side="right"))
+            before = int(np.searchsorted(times, t_ns - RATE_WINDOW_NS, side="right"))
+            window_s = min(RATE_WINDOW_NS, max(t_ns, 1)) / NS_PER_S
+            line |= {"planned": due, "planned_total": len(times), "planned_per_s": (due - before) / window_s}
+        elif phases[0].steps:
+            line["planned_per_s"] = phases[0].steps[-1].rate_per_s
+        return line
+
+    def close(self, *, stop_ns: int | None, cause: str, workers: Sequence[WorkerOutcome]) -> None:
+        """Note how the run ended and what every worker said."""
+        manifest = self._manifest
+        manifest.state = "closed"
+        manifest.stop_ns, manifest.stop_cause = stop_ns, cause
+        manifest.workers = [_worker_record(worker) for worker in workers]
+        manifest.rows = sum(w.closed.rows for w in workers if w.closed is not None)
+        if self._schedule is not None:
+            times = self._schedule.intended_ns
+            manifest.planned = len(times) if stop_ns is None else int(np.searchsorted(times, stop_ns, side="left"))
+            if stop_ns is not None:
+                manifest.phases = cut_phases(manifest.phases, stop_ns)
+        else:
+            self._close_tokens(stop_ns, workers)
+        self._save()
+
+    def _close_tokens(self, stop_ns: int | None, workers: Sequence[WorkerOutcome]) -> None:
+        manifest = self._manifest
+        end_ns = stop_ns if stop_ns is not None else time.monotonic_ns() - manifest.epoch_monotonic_ns
+        manifest.phases[0].end_ns = end_ns
+        if manifest.phases[0].steps:
+            manifest.phases[0].steps[-1].end_ns = end_ns
+        manifest.planned = sum(_begun(worker) for worker in workers)
+        for worker in workers:
+            if worker.closed is None:
+                for first, count in self._blocks.get(worker.hello.worker_id, []):
+                    manifest.lost_detail.append(
+                        LostRange(
+                            first=first,
+                            last=first + count - 1,
+                            worker=worker.hello.worker,
+                            cause="unreported",
+                            certain=False,
+                        )
+                    )
+
+    def _save(self) -> None:
+        write_manifest(self.folder, self._manifest)
+
+
+def planned_phases(schedule: Schedule) -> list[PhaseRecord]:
+    """Return the phases as the plan has them, with the load levels of those that have some."""
+    return [
+        PhaseRecord(
+            name=phase.name,
+            shape=phase.shape,
+            start_ns=phase.start_ns,
+            end_ns=phase.end_ns,
+            measured=phase.measured,
+            planned=phase.planned,
+            steps=[
+                StepRecord(index=step.index, start_ns=step.start_ns, end_ns=step.end_ns, rate_per_s=step.rate_per_s)
+                for step in phase.steps
+            ],
+        )
+        for phase in schedule.phases
+    ]
+
+
+def cut_phases(phases: Sequence[PhaseRecord], stop_ns: int) -> list[PhaseRecord]:
+    """Return the phases up to an early stop: those that never began are left out."""
+    kept = [phase for phase in phases if phase.start_ns < stop_ns]
+    for phase in kept:
+        phase.end_ns = min(phase.end_ns, stop_ns)
+        phase.steps = [step for step in phase.steps if step.start_ns < stop_ns]
+        for step in phase.steps:
+            step.end_ns = min(step.end_ns, stop_ns)
+    return kept
+
+
+def _begun(worker: WorkerOutcome) -> int:
+    """Return how many requests a worker began: by its final report, else by the last one it gave."""
+    if worker.closed is not None:
+        return worker.closed.begun
+    return worker.status.totals.dispatched if worker.status is not None else 0
+
+
+def _worker_record(worker: WorkerOutcome) -> WorkerRecord:
+    hello, ready, closed = worker.hello, worker.ready, worker.closed
+    return WorkerRecord(
+        worker=hello.worker,
+        host=hello.host,
+        pid=hello.pid,
+        boot_id=hello.boot_id,
+        state="closed" if closed is not None else "lost",
+        offset_ns=ready.offset_ns if ready is not None else 0,
+        clock_bound_ns=ready.clock_bound_ns if ready is not None else 0,
+        begun=closed.begun if closed is not None else None,
+        rows=closed.rows if closed is not None else None,
+        schedule_hash=ready.schedule_hash if ready is not None else None,
+    )

@@ -1,0 +1,341 @@
+"""Know one run on one worker, from the order to prepare it to the report that everything is on disk."""
+
+import gc
+import hashlib
+import logging
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import gevent
+import msgspec
+import numpy as np
+from gevent.event import Event
+from gevent.greenlet import Greenlet
+
+from servebench.core.errors import HarnessError, ServebenchError
+from servebench.core.records import RequestRecord
+from servebench.core.units import NS_PER_S
+from servebench.loadgen.address import parse_target
+from servebench.loadgen.client import Client
+from servebench.loadgen.dispatch import Permit, PlanDispatcher, TokenDispatcher
+from servebench.loadgen.health import HealthGauges, HealthMonitor, HubTicker
+from servebench.loadgen.live import LiveCounters
+from servebench.loadgen.membership import Change
+from servebench.loadgen.messages import Arm, Closed, Health, Lease, NeedSeqs, Prepare, Status, Step, Stop, WorkerFault
+from servebench.loadgen.recorder import Recorder
+from servebench.loadgen.requester import Requester, RequestParts
+from servebench.loadgen.runclock import RunClock
+from servebench.shards.folder import join_run_folder
+from servebench.shards.parts import PartIdentity
+from servebench.wire.endpoints import ENDPOINTS
+from servebench.workload.codec import decode_workload
+from servebench.workload.draw import Drawer
+from servebench.workload.model import Workload
+from servebench.workload.prompts import PromptSet
+from servebench.workload.schedule import Schedule, plan
+
+log = logging.getLogger(__name__)
+
+MASTER_SILENT_NS = 5 * NS_PER_S
+"""Without a lease for this long the master is taken for dead: nothing more is sent, what there is is written."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerSetup:
+    """What a session needs of the process it runs in."""
+
+    worker_id: str
+    worker: str
+    boot_id: str
+    offset_ns: int
+    out: Path
+    url: str
+    headers: dict[str, str]
+    send: Callable[[msgspec.Struct], None]
+    tell_locust: Callable[[RequestRecord, int], None]
+    token_rate_per_s: Callable[[], float]
+    """Offered rate of this worker's tokens now."""
+    ticker: HubTicker
+    """Runs since the process began, so that the run knows the hub's idle level."""
+
+
+class WorkerSession:
+    """One run on this worker. Message handlers call its methods; its own greenlet does what takes time."""
+
+    def __init__(self, order: Prepare, setup: WorkerSetup) -> None:
+        self.run_id = order.run_id
+        self._order, self._setup = order, setup
+        self._permit = Permit()
+        self._live = LiveCounters()
+        self._workload: Workload = decode_workload(order.workload.encode())
+        self._prompts = PromptSet.load(self._workload.prompts)
+        self._schedule: Schedule | None = plan(self._workload, self._prompts) if order.engine == "plan" else None
+        self._endpoint = ENDPOINTS[self._workload.target.endpoint]
+        self._target = parse_target(setup.url)
+        self._client = Client(
+            self._target,
+            self._endpoint,
+            self._workload.requests.timeouts,
+            headers=setup.headers,
+            stream=self._workload.requests.stream,
+        )
+        self._close_asked, self.closed = Event(), Event()
+        self._stop: Stop | None = None
+        self._lease_ns = time.monotonic_ns()
+        self._clock: RunClock | None = None
+        self._recorder: Recorder | None = None
+        self._health: HealthMonitor | None = None
+        self._requester: Requester | None = None
+        self._dispatcher: PlanDispatcher | TokenDispatcher | None = None
+        self._done = False
+        self._failed = False
+
+    @property
+    def schedule_hash(self) -> str | None:
+        """Hash of the schedule this worker planned; None for tokens."""
+        return self._schedule.schedule_hash if self._schedule is not None else None
+
+    # Message handlers: none blocks.
+
+    def arm(self, message: Arm) -> None:
+        """Take the run's zero and begin."""
+        if self._clock is not None:
+            return
+        settle_memory()
+        setup = self._setup
+        clock = RunClock(message.epoch_monotonic_ns - setup.offset_ns)
+        folder = join_run_folder(setup.out, self.run_id)
+        identity = PartIdentity(
+            run_id=self.run_id,
+            worker=setup.worker,
+            epoch_monotonic_ns=clock.epoch_monotonic_ns,
+            epoch_unix_ns=message.epoch_unix_ns,
+            boot_id=setup.boot_id,
+        )
+        self._clock = clock
+        self._recorder = Recorder(folder.requests, identity)
+        self._health = HealthMonitor(folder.health, identity, self._gauges, setup.ticker)
+        parts = RequestParts(
+            endpoint=self._endpoint,
+            model=self._order.model,
+            requests=self._workload.requests,
+            prompts=self._prompts,
+            tag=run_tag(self.run_id),
+            target=self._target.redacted,
+            mean_gap_ns=self._mean_gaps_ns(),
+        )
+        self._requester = Requester(
+            parts=parts,
+            clock=clock,
+            client=self._client,
+            recorder=self._recorder,
+            live=self._live,
+            tell_locust=setup.tell_locust,
+            on_failure=self.fail,
+        )
+        self._dispatcher = self._make_dispatcher(clock, self._requester)
+        self._health.start()
+        gevent.spawn(self._run, self._requester, self._dispatcher, self._recorder, self._health)
+        gevent.spawn(self._report)
+
+    def lease(self, message: Lease) -> None:
+        """Take the table and the lease."""
+        self._lease_ns = time.monotonic_ns()
+        self._permit.changes = tuple(Change(change.from_ns, change.worker_ids) for change in message.members)
+        self._permit.valid_until_ns = max(self._permit.valid_until_ns, message.valid_until_ns)
+        self._permit.signal()
+
+    def stop(self, message: Stop) -> None:
+        """Send nothing intended from `stop_ns` on."""
+        self._stop = message
+        self._permit.stop_ns = min(self._permit.stop_ns, message.stop_ns)
+        if self._dispatcher is not None:
+            self._dispatcher.wake()
+
+    def cancel_now(self) -> None:
+        """End what is in flight."""
+        if self._requester is not None:
+            self._requester.cancel_all()
+
+    def close(self) -> None:
+        """Flush and report, once nothing is left to do."""
+        self._close_asked.set()
+
+    def add_block(self, first: int, count: int) -> None:
+        """Take leased seqs."""
+        if isinstance(self._dispatcher, TokenDispatcher):
+            self._dispatcher.add_block(first, count)
+
+    def step(self, message: Step) -> None:
+        """Mark later requests with a new step."""
+        if isinstance(self._dispatcher, TokenDispatcher):
+            self._dispatcher.step = message.index
+
+    def rate_changed(self) -> None:
+        """Follow the tokens' new rate now."""
+        if isinstance(self._dispatcher, TokenDispatcher):
+            self._dispatcher.wake()
+
+    def leave(self, drain_ns: int) -> None:
+        """End this worker's part of the run and wait until it is on disk; called when the process is told to go."""
+        if self._clock is None:
+            self._client.close()
+            self.closed.set()
+            return
+        self.stop(Stop(run_id=self.run_id, stop_ns=self._clock.now_ns(), drain_ns=drain_ns))
+        self.close()
+        self.closed.wait(drain_ns / NS_PER_S + 5)
+
+    def fail(self, error: BaseException) -> None:
+        """Tell the master, once, that this worker cannot go on."""
+        if self._failed:
+            return
+        self._failed = True
+        log.error("run %s failed on this worker", self.run_id, exc_info=error)
+        code = error.exit_code if isinstance(error, ServebenchError) else HarnessError.exit_code
+        self._setup.send(
+            WorkerFault(
+                run_id=self.run_id, worker_id=self._setup.worker_id, text=str(error) or repr(error), exit_code=code
+            )
+        )
+
+    # The session's own greenlets.
+
+    def _run(
+        self,
+        requester: Requester,
+        dispatcher: PlanDispatcher | TokenDispatcher,
+        recorder: Recorder,
+        health: HealthMonitor,
+    ) -> None:
+        try:
+            Greenlet.spawn(dispatcher.run).get()
+            self._drain(requester)
+            self._done = True
+            self._send_status()
+            self._close_asked.wait()
+            requester.wait_idle(5)
+            health.stop()
+            recorder.close()
+            if recorder.failure is not None:
+                raise recorder.failure  # noqa: TRY301 - one place tells the master
+        except Exception as error:  # noqa: BLE001 - top of a greenlet: the master is told
+            self.fail(error)
+        finally:
+            self._client.close()
+            self._setup.send(
+                Closed(
+                    run_id=self.run_id,
+                    worker_id=self._setup.worker_id,
+                    begun=self._live.dispatched,
+                    rows=recorder.rows,
+                )
+            )
+            self.closed.set()
+
+    def _drain(self, requester: Requester) -> None:
+        """Wait for what is in flight: as long as its deadlines allow, after a stop as long as that says."""
+        while not requester.wait_idle(0.2):
+            stop = self._stop
+            clock = self._clock
+            if stop is not None and clock is not None and clock.now_ns() >= stop.stop_ns + stop.drain_ns:
+                requester.cancel_all()
+
+    def _report(self) -> None:
+        while not self.closed.wait(1.0):
+            try:
+                self._watch()
+                self._send_status()
+            except Exception as error:  # noqa: BLE001 - top of a greenlet: the master is told
+                self.fail(error)
+                return
+
+    def _watch(self) -> None:
+        if self._recorder is not None:
+            self._recorder.tick(time.monotonic_ns())
+        for part in (self._recorder, self._health):
+            if part is not None and part.failure is not None:
+                raise part.failure
+        if time.monotonic_ns() - self._lease_ns > MASTER_SILENT_NS and self._clock is not None and self._stop is None:
+            log.error("no word from the master for %d s: run %s ends here", MASTER_SILENT_NS // NS_PER_S, self.run_id)
+            self.stop(Stop(run_id=self.run_id, stop_ns=self._clock.now_ns(), drain_ns=10 * NS_PER_S))
+            self.close()
+
+    def _send_status(self) -> None:
+        live, last = self._live, self._health.last if self._health is not None else None
+        health = Health(
+            hub_lag_p99_ns=last.hub_lag_p99_ns if last is not None else None,
+            cpu_share=last.cpu_share if last is not None else None,
+            dispatch_lag_p99_ns=last.dispatch_lag_p99_ns if last is not None else None,
+            read_delay_p99_ns=last.read_delay_p99_ns if last is not None else None,
+        )
+        self._setup.send(
+            Status(
+                run_id=self.run_id,
+                worker_id=self._setup.worker_id,
+                done=self._done,
+                totals=live.totals(self._requester.inflight if self._requester is not None else 0),
+                ttft=live.ttft.take(),
+                tpot=live.tpot.take(),
+                chunk_gap=live.chunk_gap.take(),
+                health=health,
+            )
+        )
+
+    def _gauges(self) -> HealthGauges:
+        lag = self._live.dispatch_lag
+        p99, worst = lag.quantile_ns(0.99), lag.quantile_ns(1.0)
+        lag.take()
+        reads = self._client.counters.take()
+        return HealthGauges(
+            inflight=self._requester.inflight if self._requester is not None else 0,
+            sent=self._live.sent,
+            reads=reads.reads,
+            read_delay_p99_ns=None if reads.delay_p99_ns is None else int(reads.delay_p99_ns),
+            dispatch_lag_p99_ns=None if p99 is None else int(p99),
+            dispatch_lag_max_ns=None if worst is None else int(worst),
+        )
+
+    def _make_dispatcher(self, clock: RunClock, requester: Requester) -> PlanDispatcher | TokenDispatcher:
+        setup = self._setup
+        if self._schedule is not None:
+            return PlanDispatcher(
+                self._schedule, setup.worker_id, clock, self._permit, requester.render, requester.launch
+            )
+        incarnation = int(setup.worker.rsplit("-", 1)[-1], 16)
+        return TokenDispatcher(
+            drawer=Drawer(self._workload, self._prompts),
+            poisson=self._workload.arrivals.process == "poisson",
+            rng=np.random.default_rng(np.random.SeedSequence(self._workload.seed, spawn_key=(incarnation,))),
+            clock=clock,
+            permit=self._permit,
+            rate_per_s=setup.token_rate_per_s,
+            need_blocks=lambda blocks: setup.send(
+                NeedSeqs(run_id=self.run_id, worker_id=setup.worker_id, blocks=blocks)
+            ),
+            render=requester.render,
+            launch=requester.launch,
+        )
+
+    def _mean_gaps_ns(self) -> dict[str, float]:
+        phases = self._schedule.phases if self._schedule is not None else ()
+        return {phase.name: (phase.end_ns - phase.start_ns) / phase.planned for phase in phases if phase.planned}
+
+
+def run_tag(run_id: str) -> str:
+    """Return the 8 hex digits that stand for a run in X-Request-Id."""
+    return hashlib.sha256(run_id.encode()).hexdigest()[:8]
+
+
+def settle_memory() -> None:
+    """Move what is loaded out of the garbage collector's sight and let it run rarely.
+
+    A full collection over a loaded worker stalls the hub by 40 to 130 ms; after this it finds next to nothing.
+    """
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 100)
+    sys.setswitchinterval(0.0005)

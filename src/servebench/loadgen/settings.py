@@ -1,0 +1,66 @@
+"""Know the environment variables that tell a load-generating process what to do; read once, at start.
+
+Secrets stay here and in the transport: they are never an option, a message or a file of the run.
+"""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from servebench.core.errors import InputError
+from servebench.core.units import NS_PER_S
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """What the process was told. `url` and `api_key` may hold secrets and are kept out of `repr`."""
+
+    workload_path: Path | None = None
+    out: Path = Path("runs")
+    url: str | None = field(default=None, repr=False)
+    model: str | None = None
+    run_name: str | None = None
+    drain_ns: int = 30 * NS_PER_S
+    progress_fd: int | None = None
+    command: str | None = None
+    api_key: str | None = field(default=None, repr=False)
+
+    @classmethod
+    def from_environment(cls, environ: Mapping[str, str] = os.environ) -> "Settings":
+        """Read SERVEBENCH_* variables.
+
+        Raises InputError for a number that is none, or a key file that cannot be read.
+        """
+        workload = environ.get("SERVEBENCH_WORKLOAD")
+        progress = environ.get("SERVEBENCH_PROGRESS_FD")
+        return cls(
+            workload_path=Path(workload) if workload else None,
+            out=Path(environ.get("SERVEBENCH_OUT", "runs")).absolute(),
+            url=environ.get("SERVEBENCH_URL") or None,
+            model=environ.get("SERVEBENCH_MODEL") or None,
+            run_name=environ.get("SERVEBENCH_RUN_NAME") or None,
+            drain_ns=_drain_ns(environ.get("SERVEBENCH_DRAIN_S", "30")),
+            progress_fd=int(progress) if progress else None,
+            command=environ.get("SERVEBENCH_COMMAND"),
+            api_key=_api_key(environ),
+        )
+
+
+def _drain_ns(text: str) -> int:
+    try:
+        return int(float(text) * NS_PER_S)
+    except ValueError as error:
+        msg = f'SERVEBENCH_DRAIN_S "{text}" is no number of seconds; e.g. 30'
+        raise InputError(msg) from error
+
+
+def _api_key(environ: Mapping[str, str]) -> str | None:
+    path = environ.get("SERVEBENCH_API_KEY_FILE")
+    if not path:
+        return environ.get("SERVEBENCH_API_KEY") or None
+    try:
+        return Path(path).read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        msg = f"SERVEBENCH_API_KEY_FILE {path} cannot be read: {error}"
+        raise InputError(msg) from error

@@ -1,0 +1,59 @@
+"""Know the live sketch: a sparse log-bucket histogram, mergeable by adding counts. For watching, never of record."""
+
+import math
+from collections import Counter
+from collections.abc import Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+
+RELATIVE_ERROR = 0.005
+_GAMMA = (1 + RELATIVE_ERROR) / (1 - RELATIVE_ERROR)
+_PER_LOG = 1 / math.log(_GAMMA)
+_UNIT_NS = 1_000.0
+"""Values below 1 us share the lowest bucket."""
+
+
+class Sketch:
+    """Counts of positive ns values in buckets 1 % wide; quantiles are off by at most 0.5 %."""
+
+    def __init__(self, counts: Mapping[int, int] | None = None) -> None:
+        self.counts: Counter[int] = Counter(counts or {})
+
+    def add(self, ns: float) -> None:
+        """Count one value."""
+        self.counts[_bucket(ns)] += 1
+
+    def add_all(self, ns: NDArray[np.int64]) -> None:
+        """Count an array of values."""
+        if len(ns):
+            buckets = np.ceil(np.log(np.maximum(ns, _UNIT_NS) / _UNIT_NS) * _PER_LOG).astype(np.int64)
+            values, counts = np.unique(buckets, return_counts=True)
+            for value, count in zip(values.tolist(), counts.tolist(), strict=True):
+                self.counts[value] += count
+
+    def merge(self, counts: Mapping[int, int]) -> None:
+        """Add another sketch's counts."""
+        self.counts.update(counts)
+
+    def take(self) -> dict[int, int]:
+        """Return the counts and start again from nothing."""
+        taken, self.counts = dict(self.counts), Counter()
+        return taken
+
+    def __len__(self) -> int:
+        return self.counts.total()
+
+    def quantile_ns(self, q: float) -> float | None:
+        """Return the value at rank q (n - 1), None when empty."""
+        rank = q * (len(self) - 1)
+        seen = 0
+        for bucket, count in sorted(self.counts.items()):
+            seen += count
+            if seen > rank:
+                return _UNIT_NS * 2 * _GAMMA**bucket / (1 + _GAMMA)
+        return None
+
+
+def _bucket(ns: float) -> int:
+    return math.ceil(math.log(max(ns, _UNIT_NS) / _UNIT_NS) * _PER_LOG)

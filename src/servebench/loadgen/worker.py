@@ -1,0 +1,199 @@
+"""Know the worker's side of the plugin: one WorkerSession per run, and the tokens that stand for offered load."""
+
+import logging
+import os
+import secrets
+import socket
+import time
+from typing import Any
+
+import gevent
+from gevent.event import Event
+
+from servebench.core.outcomes import Outcome
+from servebench.core.records import RequestRecord
+from servebench.core.units import NS_PER_MS
+from servebench.loadgen.channel import Channel
+from servebench.loadgen.health import HubTicker
+from servebench.loadgen.master import full_url
+from servebench.loadgen.messages import (
+    Alive,
+    Arm,
+    CancelNow,
+    ClockPing,
+    ClockPong,
+    Close,
+    Hello,
+    Lease,
+    Prepare,
+    Ready,
+    SeqBlock,
+    Step,
+    Stop,
+    WorkerFault,
+)
+from servebench.loadgen.runclock import boot_id
+from servebench.loadgen.session import WorkerSession, WorkerSetup
+from servebench.loadgen.settings import Settings
+from servebench.shards.folder import worker_name
+
+log = logging.getLogger(__name__)
+
+PINGS = 20
+PING_EVERY_S = 0.02
+
+
+class WorkerRole:
+    """Listens to the master and to Locust on a worker (or in a single process)."""
+
+    def __init__(self, environment: Any, settings: Settings) -> None:  # noqa: ANN401 - Locust is untyped
+        self._environment, self._settings = environment, settings
+        runner = environment.runner
+        self._worker_id: str = runner.client_id
+        self._worker = worker_name(max(runner.worker_index, 0), secrets.token_hex(4))
+        self._boot_id = boot_id()
+        self._channel = Channel(runner, self._fail)
+        self._sessions: dict[str, WorkerSession] = {}
+        self._ticker = HubTicker()
+        self._ticker.start()
+        self._tokens = 0
+        self._pongs: list[tuple[int, int, int]] = []
+        self._ponged = Event()
+        self._register()
+
+    def _register(self) -> None:
+        channel = self._channel
+        channel.on(Prepare, self._on_prepare)
+        channel.on(ClockPong, self._on_pong)
+        channel.on(Arm, lambda m: self._sessions[m.run_id].arm(m))
+        channel.on(Lease, self._on_lease)
+        channel.on(SeqBlock, lambda m: self._sessions[m.run_id].add_block(m.first, m.count))
+        channel.on(Step, lambda m: self._sessions[m.run_id].step(m))
+        channel.on(Stop, lambda m: self._sessions[m.run_id].stop(m))
+        channel.on(CancelNow, lambda m: self._sessions[m.run_id].cancel_now())
+        channel.on(Close, lambda m: self._sessions[m.run_id].close())
+
+    def hello(self) -> None:
+        """Tell the master that the handlers exist."""
+        self._channel.send(
+            Hello(
+                worker_id=self._worker_id,
+                worker=self._worker,
+                host=socket.gethostname(),
+                pid=os.getpid(),
+                boot_id=self._boot_id,
+            )
+        )
+
+    def change_tokens(self, by: int) -> None:
+        """Note that a token user came or went."""
+        self._tokens += by
+        for session in self._sessions.values():
+            session.rate_changed()
+
+    def on_quitting(self) -> None:
+        """Write everything before the process ends; blocks the calling greenlet."""
+        for session in list(self._sessions.values()):
+            if not session.closed.is_set():
+                session.leave(self._settings.drain_ns)
+
+    def _on_prepare(self, order: Prepare) -> None:
+        gevent.spawn(self._prepare, order)
+
+    def _on_lease(self, message: Lease) -> None:
+        self._sessions[message.run_id].lease(message)
+        self._channel.send(Alive(run_id=message.run_id, worker_id=self._worker_id))
+
+    def _on_pong(self, pong: ClockPong) -> None:
+        self._pongs.append((pong.t0_monotonic_ns, pong.master_monotonic_ns, time.monotonic_ns()))
+        self._ponged.set()
+
+    def _prepare(self, order: Prepare) -> None:
+        """Make a session and report; a greenlet of its own, since planning takes time."""
+        try:
+            offset_ns, bound_ns = self._clock_offset_ns(order.master_boot_id)
+            session = WorkerSession(order, self._setup(order, offset_ns))
+            self._sessions = {i: s for i, s in self._sessions.items() if not s.closed.is_set()} | {
+                order.run_id: session
+            }
+            self._channel.send(
+                Ready(
+                    run_id=order.run_id,
+                    worker_id=self._worker_id,
+                    schedule_hash=session.schedule_hash,
+                    offset_ns=offset_ns,
+                    clock_bound_ns=bound_ns,
+                )
+            )
+        except Exception as error:
+            log.exception("run %s cannot be prepared", order.run_id)
+            self._channel.send(
+                WorkerFault(
+                    run_id=order.run_id,
+                    worker_id=self._worker_id,
+                    text=str(error) or repr(error),
+                    exit_code=getattr(error, "exit_code", 4),
+                )
+            )
+
+    def _setup(self, order: Prepare, offset_ns: int) -> WorkerSetup:
+        key = self._settings.api_key
+        return WorkerSetup(
+            worker_id=self._worker_id,
+            worker=self._worker,
+            boot_id=self._boot_id,
+            offset_ns=offset_ns,
+            out=self._settings.out,
+            url=full_url(order.url, self._settings.url),
+            headers={"Authorization": f"Bearer {key}"} if key else {},
+            send=self._channel.send,
+            tell_locust=self._tell_locust,
+            token_rate_per_s=self._token_rate_per_s,
+            ticker=self._ticker,
+        )
+
+    def _token_rate_per_s(self) -> float:
+        return self._tokens * float(getattr(self._environment.parsed_options, "rate_per_user", 1.0))
+
+    def _clock_offset_ns(self, master_boot_id: str) -> tuple[int, int]:
+        """Return what to add to this clock to get the master's, and the error bound; 0, 0 on the same boot."""
+        if master_boot_id == self._boot_id:
+            return 0, 0
+        self._pongs.clear()
+        for _ in range(PINGS):
+            self._channel.send(ClockPing(worker_id=self._worker_id, t0_monotonic_ns=time.monotonic_ns()))
+            gevent.sleep(PING_EVERY_S)
+        self._ponged.wait(5)
+        gevent.sleep(10 * PING_EVERY_S)
+        if not self._pongs:
+            msg = "the master answers no clock ping"
+            raise TimeoutError(msg)
+        t0, master, t3 = min(self._pongs, key=lambda pong: pong[2] - pong[0])
+        return master - (t0 + t3) // 2, (t3 - t0) // 2
+
+    def _tell_locust(self, record: RequestRecord, epoch_monotonic_ns: int) -> None:
+        """Fire Locust's request event once per request: end-to-end from intended, output tokens as length."""
+        answer, ask = record.answer, record.ask
+        begun_ns = ask.intended_ns + epoch_monotonic_ns if ask.intended_ns is not None else record.stamps.dispatched_ns
+        failed = None
+        if answer.outcome is not Outcome.OK:
+            failed = RequestFailed(answer.error_class or answer.outcome.value)
+        self._environment.events.request.fire(
+            request_type="POST",
+            name=ask.phase,
+            response_time=(answer.end_ns - begun_ns) / NS_PER_MS if begun_ns is not None else None,
+            response_length=answer.output_tokens or 0,
+            exception=failed,
+            context={},
+        )
+
+    def _fail(self, error: BaseException) -> None:
+        if isinstance(error, KeyError):
+            log.debug("message of a run that is not here: %s", error)
+            return
+        for session in self._sessions.values():
+            session.fail(error)
+
+
+class RequestFailed(Exception):  # noqa: N818 - the word Locust's failure table shows
+    """A request that did not succeed, by its class: few distinct texts, so Locust's table stays small."""
