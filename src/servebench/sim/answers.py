@@ -93,48 +93,51 @@ class StreamedAnswer:
         """Send token `index`."""
         if index >= self._special:
             self._special_token(index)
-            return
-        word = (self._job.word_start + index) % len(WORDS)
-        data = self._heads[word] + self._opening + self._tails[word]
-        now = monotonic_ns()
-        self._times.append(now)
-        self._write(data)
-        self._metrics.inter_token.observe(now - self._previous_ns)
-        self._previous_ns = now
+        else:
+            self._send(index, self._event(index))
 
     def abort(self) -> None:
         """Give up; nothing more is written."""
         self._job.draft.aborted = True
         self._end()
 
+    def _event(self, index: int) -> bytes:
+        word = (self._job.word_start + index) % len(WORDS)
+        return self._heads[word] + self._opening + self._tails[word]
+
+    def _send(self, index: int, data: bytes) -> None:
+        now = monotonic_ns()
+        self._times.append(now)
+        self._write(data)
+        if index:
+            self._metrics.inter_token.observe(now - self._previous_ns)
+        else:
+            self._metrics.time_to_first_token.observe(now - self._job.draft.t_received_ns)
+        self._previous_ns = now
+
     def _special_token(self, index: int) -> None:
         if self._held is not None:
             self._held.append(index)
-        elif index == self._fault_at:
-            self._strike(index)
+        elif index == self._fault_at and self._job.fault is not None:
+            self._strike(index, self._job.fault)
         else:
-            self._deliver(index)
+            self._send_special(index)
 
-    def _deliver(self, index: int) -> None:
+    def _send_special(self, index: int) -> None:
         job = self._job
         if index == 0 and job.asked.endpoint == "chat":
             data = job.frames.role(self._opening)
             job.draft.t_role_ns = monotonic_ns()
             self._write(data)
-        word = (job.word_start + index) % len(WORDS)
         ends = index == self._last
         if ends and job.plan.finish_reason == "length":
-            data = job.frames.last(self._opening, f" {WORDS[word]}", "length", usage_follows=job.asked.include_usage)
+            word = answer_words(job.word_start + index, 1)[0]
+            self._send(
+                index,
+                job.frames.last(self._opening, f" {word}", "length", usage_follows=job.asked.include_usage),
+            )
         else:
-            data = self._heads[word] + self._opening + self._tails[word]
-        now = monotonic_ns()
-        self._times.append(now)
-        self._write(data)
-        if index == 0:
-            self._metrics.time_to_first_token.observe(now - job.draft.t_received_ns)
-        else:
-            self._metrics.inter_token.observe(now - self._previous_ns)
-        self._previous_ns = now
+            self._send(index, self._event(index))
         self._special = self._fault_at if index < self._fault_at else self._last
         if ends:
             self._complete()
@@ -157,10 +160,7 @@ class StreamedAnswer:
         self._end()
         job.connection.done(keep_alive=job.request.keep_alive)
 
-    def _strike(self, index: int) -> None:
-        fault = self._job.fault
-        if fault is None:
-            return
+    def _strike(self, index: int, fault: FaultRule) -> None:
         if fault.kind == "stall":
             self._held = [index]
             self._special = 0
@@ -176,7 +176,7 @@ class StreamedAnswer:
         held, self._held = self._held or [], None
         self._fault_at = -1
         for index in held:
-            self._deliver(index)
+            self._send_special(index)
 
     def _end(self) -> None:
         if self._timer is not None:

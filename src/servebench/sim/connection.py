@@ -1,7 +1,8 @@
 """Know HTTP/1.1 on one server connection: requests in, bytes out, and when the client has left.
 
-A protocol class on httptools instead of a web framework, because a token is one small write: measured with the same
-events, this path costs a third of a framework's response object per token (tests/bench/bench_sim.py).
+A protocol class on httptools instead of aiohttp's response objects, because each token must be stamped right before its
+write, with all tokens of a step back to back and no task switch between them. It costs no more: 10 us per token with
+engine model, truth log and metrics, against 12-13 for a bare loop over aiohttp's `write` (256 streams, unpaced).
 """
 
 import asyncio

@@ -1,6 +1,5 @@
 """Know how long an answer gets: what the request fixes, or a natural length drawn from its content."""
 
-import hashlib
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -39,7 +38,6 @@ def plan_answer(asked: Generation, rule: AnswerRule, *, seed: int, max_model_len
 
 def natural_tokens(asked: Generation, seed: int) -> int:
     """Return the log-normal natural length (median 160, sigma 0.8) that content and seed give this request."""
-    digest = hashlib.blake2b(b"".join(asked.prompt.keys[-1:]) + asked.prompt.tokens.to_bytes(8, "little")).digest()
-    content = int.from_bytes(digest[:8], "little")
+    content = int.from_bytes(asked.prompt.digest, "little")
     rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(_NATURAL_STREAM, content)))
     return max(1, round(_MEDIAN_TOKENS * float(np.exp(_SIGMA * rng.standard_normal()))))

@@ -20,11 +20,11 @@ class EngineParameters:
     times exp(`jitter` * z) with z standard normal. The defaults are those of preset `demo`.
     """
 
-    step_base_ns: int = 12_000_000
-    prefill_ns_per_token: int = 40_000
-    decode_ns_per_sequence: int = 250_000
+    step_base_ns: int = 14_000_000
+    prefill_ns_per_token: int = 45_000
+    decode_ns_per_sequence: int = 200_000
     jitter: float = 0.05
-    max_num_seqs: int = 32
+    max_num_seqs: int = 40
     max_num_batched_tokens: int = 2_048
     kv_blocks: int = 4_096
     max_model_len: int = 16_384
@@ -45,8 +45,8 @@ class EngineParameters:
 
 
 PRESETS: dict[str, EngineParameters] = {
-    # About 50 ms to the first token and 17 ms per token when lightly loaded; at 600 prompt and 80 answer tokens it
-    # saturates near 13 requests/s, so that a burst of 25/s shows queueing.
+    # With 560 prompt and 80 answer tokens on average (log-normal, Poisson arrivals): 45 ms to the first token and 18 ms
+    # per token at 5 requests/s, 58 and 24 at 10, saturated at 14. So a burst of 25/s shows queueing.
     "demo": EngineParameters(),
     # No time of its own: as fast as the process computes and sends. For measuring clients and the simulator itself.
     "fast": EngineParameters(

@@ -14,12 +14,15 @@ from servebench.sim.parameters import BLOCK_TOKENS
 
 BYTES_PER_TOKEN = 4
 
+_KEY_BYTES = 12
+
 
 class Prompt(NamedTuple):
-    """A prompt as the engine sees it: its length and the keys of its full blocks."""
+    """A prompt as the engine sees it: its length, the keys of its full blocks, and a digest of all of it."""
 
     tokens: int
     keys: list[bytes]
+    digest: bytes
 
 
 def chat_text(messages: Iterable[tuple[str, str]]) -> bytes:
@@ -34,6 +37,7 @@ def read_prompt(text: bytes, bytes_per_token: int = BYTES_PER_TOKEN) -> Prompt:
     keys: list[bytes] = []
     key = b""
     for start in range(0, len(text) - width + 1, width):
-        key = hashlib.blake2b(text[start : start + width], digest_size=12, key=key).digest()
+        key = hashlib.blake2b(text[start : start + width], digest_size=_KEY_BYTES, key=key).digest()
         keys.append(key)
-    return Prompt(max(1, -(-len(text) // bytes_per_token)), keys)
+    digest = hashlib.blake2b(text[len(keys) * width :], digest_size=_KEY_BYTES, key=key).digest()
+    return Prompt(max(1, -(-len(text) // bytes_per_token)), keys, digest)
