@@ -109,6 +109,11 @@ class ResponseParser:
             self.keep_alive = bool(self._parser.should_keep_alive())
 
     @property
+    def is_success(self) -> bool:
+        """Whether the status is 2xx; False before the head."""
+        return self.status is not None and 200 <= self.status < 300
+
+    @property
     def reusable(self) -> bool:
         """Whether another request may be sent on the connection."""
         return self.complete and self.keep_alive and not self.extra and self.fault is None

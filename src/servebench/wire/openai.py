@@ -156,6 +156,46 @@ def read_unusual(payload: bytes, repair: Callable[[dict[str, Any]], Envelope[C]]
         raise PayloadError(msg) from None
 
 
+def event_decoder(
+    strict: Callable[[bytes], Envelope[C]],
+    repair: Callable[[dict[str, Any]], Envelope[C]],
+    classify: Callable[[C], tuple[int, str | None]],
+) -> Callable[[bytes], Delta]:
+    """Return the function that reads the data of one event of a dialect.
+
+    `strict` decodes the common form and raises msgspec's errors for others, which `repair` types instead. The function
+    returned raises PayloadError for what neither takes.
+    """
+
+    def decode_event(payload: bytes) -> Delta:
+        try:
+            envelope = strict(payload)
+        except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
+            loose = read_unusual(payload, repair)
+            return loose if isinstance(loose, Delta) else read_envelope(loose, classify)
+        delta = read_envelope(envelope, classify)
+        if delta.kind == OTHER and not delta.seen:
+            error = stated_error(payload)
+            if error is not None:
+                return Delta(ERROR, error=error)
+        return delta
+
+    return decode_event
+
+
+def body_decoder(decode_event: Callable[[bytes], Delta]) -> Callable[[bytes], Delta]:
+    """Return the function that reads a whole answer; it raises PayloadError where there are no choices and no error."""
+
+    def decode_body(payload: bytes) -> Delta:
+        delta = decode_event(payload)
+        if delta.error is None and not delta.seen:
+            msg = f"neither choices nor error: {excerpt(payload, 300)}"
+            raise PayloadError(msg)
+        return delta
+
+    return decode_body
+
+
 def listed(value: object) -> list[Any]:
     """Return the value where it is a list, else an empty one."""
     return value if isinstance(value, list) else []

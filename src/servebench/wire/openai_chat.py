@@ -6,11 +6,10 @@ from typing import Any
 import msgspec
 
 from servebench.core.records import Message
-from servebench.wire.endpoint import Delta, Endpoint, ParamValue, PayloadError
-from servebench.wire.lenient import excerpt, join_parts
+from servebench.wire.endpoint import Endpoint, ParamValue
+from servebench.wire.lenient import join_parts
 from servebench.wire.openai import (
     CONTENT,
-    ERROR,
     FINISH,
     OTHER,
     REASONING,
@@ -18,10 +17,9 @@ from servebench.wire.openai import (
     ROLE,
     TOOL,
     UsageFields,
+    body_decoder,
+    event_decoder,
     listed,
-    read_envelope,
-    read_unusual,
-    stated_error,
     write_body,
 )
 
@@ -59,9 +57,6 @@ class _Chat(msgspec.Struct, gc=False):
     model: str | None = None
 
 
-_decode = msgspec.json.Decoder(_Chat).decode
-
-
 def body(
     *,
     model: str | None,
@@ -77,32 +72,6 @@ def body(
         "max_tokens": max_tokens,
     }
     return write_body(fields, params, stream=stream)
-
-
-def decode_event(payload: bytes) -> Delta:
-    """Return what the data of one event says. Raises PayloadError where it is nothing this dialect knows."""
-    try:
-        chat = _decode(payload)
-    except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
-        loose = read_unusual(payload, _repair)
-        if isinstance(loose, Delta):
-            return loose
-        return read_envelope(loose, _classify)
-    delta = read_envelope(chat, _classify)
-    if delta.kind == OTHER and not delta.seen:
-        error = stated_error(payload)
-        if error is not None:
-            return Delta(ERROR, error=error)
-    return delta
-
-
-def decode_body(payload: bytes) -> Delta:
-    """Return what a whole answer says. Raises PayloadError where it holds neither choices nor an error."""
-    delta = decode_event(payload)
-    if delta.error is None and not delta.seen:
-        msg = f"neither choices nor error: {excerpt(payload, 300)}"
-        raise PayloadError(msg)
-    return delta
 
 
 def _classify(choice: _Choice) -> tuple[int, str | None]:
@@ -141,10 +110,12 @@ def _repair(value: dict[str, Any]) -> _Chat:
     return msgspec.convert(value, _Chat)
 
 
+decode_event = event_decoder(msgspec.json.Decoder(_Chat).decode, _repair, _classify)
+
 OPENAI_CHAT = Endpoint(
     name="openai-chat",
     path="/v1/chat/completions",
     body=body,
     decode_event=decode_event,
-    decode_body=decode_body,
+    decode_body=body_decoder(decode_event),
 )

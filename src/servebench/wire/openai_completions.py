@@ -6,19 +6,17 @@ from typing import Any
 import msgspec
 
 from servebench.core.records import Message
-from servebench.wire.endpoint import Delta, Endpoint, ParamValue, PayloadError
-from servebench.wire.lenient import excerpt, join_parts
+from servebench.wire.endpoint import Endpoint, ParamValue
+from servebench.wire.lenient import join_parts
 from servebench.wire.openai import (
     CONTENT,
-    ERROR,
     FINISH,
     OTHER,
     REASONING,
     UsageFields,
+    body_decoder,
+    event_decoder,
     listed,
-    read_envelope,
-    read_unusual,
-    stated_error,
     write_body,
 )
 
@@ -35,9 +33,6 @@ class _Completion(msgspec.Struct, gc=False):
     usage: UsageFields | None = None
     error: Any = None
     model: str | None = None
-
-
-_decode = msgspec.json.Decoder(_Completion).decode
 
 
 def body(
@@ -57,32 +52,6 @@ def body(
     return write_body(fields, params, stream=stream)
 
 
-def decode_event(payload: bytes) -> Delta:
-    """Return what the data of one event says. Raises PayloadError where it is nothing this dialect knows."""
-    try:
-        completion = _decode(payload)
-    except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
-        loose = read_unusual(payload, _repair)
-        if isinstance(loose, Delta):
-            return loose
-        return read_envelope(loose, _classify)
-    delta = read_envelope(completion, _classify)
-    if delta.kind == OTHER and not delta.seen:
-        error = stated_error(payload)
-        if error is not None:
-            return Delta(ERROR, error=error)
-    return delta
-
-
-def decode_body(payload: bytes) -> Delta:
-    """Return what a whole answer says. Raises PayloadError where it holds neither choices nor an error."""
-    delta = decode_event(payload)
-    if delta.error is None and not delta.seen:
-        msg = f"neither choices nor error: {excerpt(payload, 300)}"
-        raise PayloadError(msg)
-    return delta
-
-
 def _classify(choice: _Choice) -> tuple[int, str | None]:
     if choice.text:
         return CONTENT, choice.text
@@ -98,10 +67,12 @@ def _repair(value: dict[str, Any]) -> _Completion:
     return msgspec.convert(value, _Completion)
 
 
+decode_event = event_decoder(msgspec.json.Decoder(_Completion).decode, _repair, _classify)
+
 OPENAI_COMPLETIONS = Endpoint(
     name="openai-completions",
     path="/v1/completions",
     body=body,
     decode_event=decode_event,
-    decode_body=decode_body,
+    decode_body=body_decoder(decode_event),
 )

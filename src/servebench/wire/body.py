@@ -1,0 +1,161 @@
+"""Know what the body of a response is read as: events, one JSON answer, or text that is no answer."""
+
+import zlib
+
+from servebench.core.outcomes import Outcome
+from servebench.wire.account import Account
+from servebench.wire.coding import CODINGS, Inflater
+from servebench.wire.endpoint import Endpoint, PayloadError
+from servebench.wire.http import ResponseParser
+from servebench.wire.lenient import body_error_text, excerpt
+from servebench.wire.outcome import Ruling
+from servebench.wire.sse import EventDecoder
+
+MAX_EVENT_BYTES = 64 << 20
+MAX_BODY_BYTES = 64 << 20
+MAX_TEXT_BYTES = 64 << 10
+"""Most that is kept of an event, of a JSON answer, and of text that is only quoted from."""
+
+_UNKNOWN, _EVENTS, _WHOLE, _TEXT = range(4)
+# Plain numbers, because reading a member of an enumeration would cost a tenth of what an event may cost.
+
+_STREAM_STARTS = frozenset(b"deir:\xef")
+"""First bytes of an event stream: data, event, id, retry, a comment, a byte-order mark."""
+
+
+class Body:
+    """Read the body of one response into its account: `open` at the head, `feed` each part, `end` at a clean end."""
+
+    __slots__ = (
+        "_account",
+        "_content_type",
+        "_decode_whole",
+        "_events",
+        "_inflater",
+        "_kept",
+        "_mode",
+        "_ok",
+        "_waiting",
+    )
+
+    def __init__(self, endpoint: Endpoint, account: Account, *, stream: bool) -> None:
+        self._account = account
+        self._decode_whole = endpoint.decode_body
+        self._events = EventDecoder()
+        self._inflater: Inflater | None = None
+        self._mode = _UNKNOWN if stream else _WHOLE
+        self._kept = bytearray()
+        self._waiting = 0
+        self._ok = False
+        self._content_type = b""
+
+    @property
+    def streamed(self) -> bool:
+        """Whether the body is an event stream."""
+        return self._mode == _EVENTS
+
+    @property
+    def silent(self) -> bool:
+        """Whether the body held nothing: no event and no byte of another form."""
+        return not self._kept and self._account.event_count == 0
+
+    @property
+    def is_text(self) -> bool:
+        """Whether the body is no answer in any form."""
+        return self._mode == _TEXT
+
+    def open(self, http: ResponseParser) -> None:
+        """Take the head: what the body says it is. What says nothing is judged by its first byte."""
+        self._ok = http.is_success
+        self._content_type = http.headers.get(b"content-type", b"")
+        kind = self._content_type.partition(b";")[0].strip().lower()
+        if kind == b"text/event-stream":
+            self._mode = _EVENTS
+        elif not self._ok or kind in {b"text/html", b"application/xhtml+xml"}:
+            self._mode = _TEXT
+        elif kind == b"application/json" or kind.endswith(b"+json"):
+            self._mode = _WHOLE
+        coding = http.headers.get(b"content-encoding", b"identity").strip().lower()
+        if coding in CODINGS:
+            self._inflater = Inflater(coding)
+        elif coding not in {b"identity", b""}:
+            self._fail("unknown_coding", f"content-encoding {excerpt(coding)}")
+
+    def feed(self, part: bytes) -> None:
+        """Take a part of the body as the framing gave it."""
+        if self._inflater is None:
+            self._take(part)
+            return
+        try:
+            for piece in self._inflater.feed(part):
+                if self._account.closed:
+                    return
+                self._take(piece)
+        except zlib.error as error:
+            self._fail("malformed_coding", str(error))
+
+    def end(self) -> None:
+        """Account for what waited for the clean end of the body."""
+        account = self._account
+        if account.closed:
+            return
+        if self._mode == _EVENTS:
+            event = self._events.flush()
+            if event is not None:
+                account.add_pending(event)
+        elif not self._ok or not self._kept.strip():
+            return
+        elif self._mode == _WHOLE:
+            try:
+                account.add_whole(self._decode_whole(bytes(self._kept)))
+            except PayloadError as error:
+                self._fail("malformed_body", str(error))
+        else:
+            kind = excerpt(self._content_type, 100) or "no content type"
+            self._fail("not_a_stream", f"{kind}: {excerpt(bytes(self._kept), 380)}")
+
+    def refusal(self) -> str | None:
+        """Return what a refused request's body says: its error, else its first bytes; None where it says nothing."""
+        if self._account.fault is not None:
+            return self._account.fault.message
+        return body_error_text(bytes(self._kept)) if self._kept else None
+
+    def _take(self, part: bytes) -> None:
+        if self._mode == _UNKNOWN:
+            self._mode = _sniff(part)
+        if self._mode != _EVENTS:
+            self._keep(part)
+            return
+        account = self._account
+        events = self._events.feed(part)
+        for event in events:
+            account.add(event)
+            if account.closed:
+                return
+        if events:
+            self._waiting = 0
+            return
+        self._waiting += len(part)
+        if self._waiting > MAX_EVENT_BYTES:
+            self._fail("event_too_big", f"no event ended within {MAX_EVENT_BYTES} bytes")
+
+    def _keep(self, part: bytes) -> None:
+        if self._mode != _WHOLE:
+            self._kept += part[: max(0, MAX_TEXT_BYTES - len(self._kept))]
+            return
+        self._kept += part
+        if len(self._kept) > MAX_BODY_BYTES:
+            self._fail("body_too_big", f"the answer is longer than {MAX_BODY_BYTES} bytes")
+
+    def _fail(self, error_class: str, message: str) -> None:
+        self._account.fail(Ruling(Outcome.MALFORMED, error_class, message))
+
+
+def _sniff(part: bytes) -> int:
+    """Return what a body without a telling content type is, by its first byte that is no space."""
+    text = part.lstrip(b" \t\r\n")
+    if not text:
+        return _UNKNOWN
+    if text[:1] in {b"{", b"["}:
+        return _WHOLE
+    return _EVENTS if text[0] in _STREAM_STARTS else _TEXT
