@@ -67,17 +67,19 @@ class PlanDispatcher:
 
     def run(self) -> None:
         """Dispatch until the schedule or the run ends; returns then."""
-        times, cursor = self._schedule.intended_ns, 0
+        times, permit, cursor = self._schedule.intended_ns, self._permit, 0
         try:
-            while cursor < len(times) and times[cursor] < self._permit.stop_ns:
-                horizon = min(self._clock.now_ns() + DECIDE_AHEAD_NS, self._permit.stop_ns - 1)
-                end = int(np.searchsorted(times, horizon, side="right"))
+            while cursor < len(times) and times[cursor] < permit.stop_ns:
+                soon = self._clock.now_ns() + DECIDE_AHEAD_NS
+                end = int(np.searchsorted(times, min(soon, permit.valid_until_ns, permit.stop_ns - 1), side="right"))
                 if end > cursor:
                     for seq in self._mine(cursor, end):
                         self._dispatch(seq)
                     cursor = end
-                else:
+                elif times[cursor] > soon:
                     self._sleep_until(int(times[cursor]) - DECIDE_AHEAD_NS)
+                else:
+                    permit.changed.wait(0.2)  # only the lease is missing
         finally:
             self._timer.close()
 
@@ -92,12 +94,7 @@ class PlanDispatcher:
         body = self._render(ask)
         while self._clock.now_ns() < intended_ns < self._permit.stop_ns:
             self._sleep_until(intended_ns)
-        held = False
-        while intended_ns > self._permit.valid_until_ns and intended_ns < self._permit.stop_ns:
-            held = True
-            self._permit.changed.wait(0.2)
-        # A lease that ran out may have let another worker take over: what is its is no longer ours.
-        if intended_ns < self._permit.stop_ns and (not held or self._mine(seq, seq + 1)):
+        if intended_ns < self._permit.stop_ns:
             self._launch(ask, body)
 
     def _sleep_until(self, run_ns: int) -> None:

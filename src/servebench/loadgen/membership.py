@@ -2,9 +2,10 @@
 
 Theory. All processes hold the same schedule (seq, intended time). The membership table is a list of changes, each valid
 from an instant of the run clock; seq k with time t belongs to members[k % len(members)] of the change valid at t. So
-each seq has exactly one owner, whatever the history. What keeps two workers from acting on different tables is the
-lease: a worker acts on seqs up to its own lease end only, a change is announced at least ANNOUNCE_AHEAD before it is
-valid, and a silent worker's share passes on only from the end of the last lease it can hold.
+each seq has exactly one owner, whatever the history. Workers may still hold different tables for a moment; the lease
+keeps them from acting on that: a worker decides only about times up to its lease end, each lease brings the table of
+its moment, and a new change is valid from the latest lease end that any worker holds. So whoever decides about a time
+after a change has seen the change. What a silent worker may still send ends with its lease; its share passes on then.
 
 Pure: no clock, no Locust.
 """
@@ -18,10 +19,12 @@ from numpy.typing import NDArray
 from servebench.core.units import NS_PER_MS
 
 LEASE_NS = 1_200 * NS_PER_MS
-ANNOUNCE_AHEAD_NS = 400 * NS_PER_MS
 DECIDE_AHEAD_NS = 250 * NS_PER_MS
 HEARD_WITHIN_NS = 600 * NS_PER_MS
-SILENT_AFTER_NS = 1_200 * NS_PER_MS
+SILENT_AFTER_NS = 1_000 * NS_PER_MS
+STALL_NS = 400 * NS_PER_MS
+"""A master that looks this much later than it should has stalled; it does not take its workers for silent then."""
+
 RUN_START = -(2**62)
 """Before every intended time: the first membership is valid from here."""
 
@@ -61,13 +64,13 @@ class Membership:
     """The master's table and leases. Times are of the run clock and are given by the caller."""
 
     changes: list[Change]
+    _looked_ns: int
     _grants: dict[str, _Grant] = field(default_factory=dict)
-    _leaving_ns: dict[str, int] = field(default_factory=dict)
 
     @classmethod
     def begin(cls, members: Sequence[str], now_ns: int) -> "Membership":
         """Return the table of a run that starts with these workers, all heard from at `now_ns`."""
-        table = cls(changes=[Change(RUN_START, tuple(sorted(members)))])
+        table = cls([Change(RUN_START, tuple(sorted(members)))], now_ns)
         for member in members:
             table._grants[member] = _Grant(now_ns, now_ns)
         return table
@@ -95,15 +98,17 @@ class Membership:
     def update(self, known: Sequence[str], now_ns: int) -> tuple[list[str], list[str]]:
         """Take out members that fell silent, take in known workers that are heard; return (lost, joined).
 
-        `known` are the prepared workers. A lost member's share passes on from the end of its last lease; that of a
-        joiner starts ANNOUNCE_AHEAD_NS from now, and never before a change that is already announced.
+        `known` are the prepared workers that have not left. Call it a few times a second.
         """
+        stall_ns = now_ns - self._looked_ns
+        self._looked_ns = now_ns
+        if stall_ns > STALL_NS:
+            for grant in self._grants.values():
+                grant.heard_ns += stall_ns
         heard = {m for m in known if m in self._grants and now_ns - self._grants[m].heard_ns <= SILENT_AFTER_NS}
         lost = [m for m in self.current if m not in heard]
         joined = sorted(heard.difference(self.current))
         if lost or joined:
-            ends = [self._grants[m].until_ns for m in lost]
-            from_ns = max([now_ns + ANNOUNCE_AHEAD_NS, self.changes[-1].from_ns, *ends])
-            members = tuple(sorted(heard.difference(lost)))
-            self.changes.append(Change(from_ns, members))
+            from_ns = max([now_ns, self.changes[-1].from_ns, *(grant.until_ns for grant in self._grants.values())]) + 1
+            self.changes.append(Change(from_ns, tuple(sorted(heard))))
         return lost, joined
