@@ -132,7 +132,7 @@ class Coordinator:
         if self._clock is None or rate_per_s == self._offered_per_s:
             return
         self._offered_per_s, self._step = rate_per_s, self._step + 1
-        now_ns = self._clock.now_ns()
+        now_ns = max(0, self._clock.now_ns())
         self._runbook.step(self._step, now_ns, rate_per_s)
         self._journal.add("edit", f"offered rate {rate_per_s:g}/s", t_ns=now_ns, data={"rate_per_s": rate_per_s})
         self._broadcast(Step(run_id=self.run_id, index=self._step, rate_per_s=rate_per_s))

@@ -59,11 +59,13 @@ class PlanDispatcher:
         self._schedule, self._me, self._clock, self._permit = schedule, me, clock, permit
         self._render, self._launch = render, launch
         self._timer = TimerFd()
+        self._ended = False
 
     def wake(self) -> None:
         """Look at the permit again now; any greenlet."""
         self._permit.signal()
-        self._timer.arm(1)
+        if not self._ended:
+            self._timer.arm(1)
 
     def run(self) -> None:
         """Dispatch until the schedule or the run ends; returns then."""
@@ -81,6 +83,7 @@ class PlanDispatcher:
                 else:
                     permit.changed.wait(0.2)  # only the lease is missing
         finally:
+            self._ended = True
             self._timer.close()
 
     def _mine(self, first: int, end: int) -> list[int]:
@@ -126,6 +129,7 @@ class TokenDispatcher:
         self._rate_per_s, self._need_blocks = rate_per_s, need_blocks
         self._render, self._launch = render, launch
         self._timer = TimerFd()
+        self._ended = False
         self._seqs: deque[int] = deque()
         self._asked_for = 0
         self.step = 0
@@ -133,7 +137,8 @@ class TokenDispatcher:
     def wake(self) -> None:
         """Integrate what has passed and go on at the new rate; any greenlet."""
         self._permit.signal()
-        self._timer.arm(1)
+        if not self._ended:
+            self._timer.arm(1)
 
     def add_block(self, first: int, count: int) -> None:
         """Take leased seqs; called by the message handler."""
@@ -143,14 +148,14 @@ class TokenDispatcher:
 
     def run(self) -> None:
         """Dispatch until the run stops; returns then."""
-        need, last_ns = self._unit_gap(), self._clock.now_ns()
+        need, last_ns = self._unit_gap(), max(0, self._clock.now_ns())
         prepared = self._prepare()
         try:
             while last_ns < self._permit.stop_ns:
                 rate_per_ns = self._rate_per_s() / NS_PER_S
                 due_ns = last_ns + int(need / rate_per_ns) if rate_per_ns > 0 else last_ns + HOUR_NS
                 self._timer.sleep_until(self._clock.to_monotonic_ns(due_ns))
-                now_ns = self._clock.now_ns()
+                now_ns = max(last_ns, self._clock.now_ns())
                 if rate_per_ns <= 0 or now_ns < due_ns:
                     need -= rate_per_ns * (now_ns - last_ns)
                     last_ns = now_ns
@@ -160,6 +165,7 @@ class TokenDispatcher:
                     self._hand_over(prepared, due_ns)
                     prepared = self._prepare()
         finally:
+            self._ended = True
             self._timer.close()
 
     def _unit_gap(self) -> float:

@@ -1,0 +1,68 @@
+"""The status line: sums over workers, quantiles of the last minute, the worst client."""
+
+import json
+import os
+
+from servebench.loadgen.messages import Health, Status, Totals
+from servebench.loadgen.progress import LiveView, ProgressPipe, sum_totals, worst_health
+from servebench.loadgen.sketch import Sketch
+
+
+def status(worker: str, totals: Totals, ttft_ns: int, health: Health | None = None) -> Status:
+    sketch = Sketch()
+    sketch.add(ttft_ns)
+    return Status(
+        run_id="r",
+        worker_id=worker,
+        done=False,
+        totals=totals,
+        ttft=sketch.take(),
+        tpot={},
+        chunk_gap={},
+        health=health or Health(),
+    )
+
+
+def test_totals_of_workers_add_up() -> None:
+    total = sum_totals(
+        [
+            Totals(dispatched=3, sent=2, outcomes={"ok": 1, "timeout": 1}, error_classes={"timeout_idle": 1}),
+            Totals(dispatched=4, sent=4, outcomes={"ok": 4}),
+        ]
+    )
+    assert (total.dispatched, total.sent) == (7, 6)
+    assert total.outcomes == {"ok": 5, "timeout": 1}
+    assert total.error_classes == {"timeout_idle": 1}
+
+
+def test_a_line_counts_each_worker_once_and_rates_come_from_the_window() -> None:
+    view = LiveView()
+    view.take(status("a", Totals(dispatched=10, sent=8, inflight=2, outcomes={"ok": 8}), 100_000_000))
+    view.tick(0.0)
+    view.take(status("a", Totals(dispatched=30, sent=28, inflight=2, outcomes={"ok": 28}), 300_000_000))
+    view.take(status("b", Totals(dispatched=20, sent=20, outcomes={"ok": 20}), 300_000_000))
+    line = view.tick(2.0)
+    assert (line["sent"], line["answered"], line["inflight"]) == (50, 48, 2)
+    assert line["sent_per_s"] == 20.0
+    assert line["ttft_ms"]["n"] == 3
+    assert 298 < line["ttft_ms"]["max"] < 302
+
+
+def test_without_a_second_look_there_is_no_rate_instead_of_zero() -> None:
+    assert LiveView().tick(5.0)["sent_per_s"] is None
+
+
+def test_the_client_is_as_clean_as_its_dirtiest_worker_and_unknown_is_null() -> None:
+    worst = worst_health([Health(cpu_share=0.2), Health(cpu_share=0.9), Health()])
+    assert worst["cpu"] == 0.9
+    assert worst["hub_lag_ms_p99"] is None
+
+
+def test_a_line_reaches_the_reader_and_a_reader_that_left_harms_nothing() -> None:
+    read_end, write_end = os.pipe()
+    pipe = ProgressPipe(write_end)
+    pipe.event("lost", "worker a lost")
+    assert json.loads(os.read(read_end, 4096)) == {"kind": "event", "event": "lost", "text": "worker a lost"}
+    os.close(read_end)
+    pipe.event("lost", "nobody listens")
+    os.close(write_end)

@@ -1,0 +1,61 @@
+"""What servebench relies on in Locust, private parts included: each test fails when Locust changes beneath it."""
+
+import inspect
+
+import pytest
+from locust import argument_parser, runners, stats
+from locust.runners import LocalRunner, MasterRunner, WorkerRunner
+
+from servebench.loadgen import compat
+
+
+def test_the_spawn_handler_still_asks_for_the_default_arguments_by_that_name() -> None:
+    assert "default_args_dict()" in inspect.getsource(WorkerRunner.handle_message)
+
+
+def test_the_default_arguments_are_built_once() -> None:
+    compat.apply()
+    assert argument_parser.default_args_dict() is argument_parser.default_args_dict()
+
+
+def test_applying_the_patches_twice_changes_nothing() -> None:
+    compat.apply()
+    memoised = argument_parser.default_args_dict
+    compat.apply()
+    assert argument_parser.default_args_dict is memoised
+
+
+def test_workers_read_the_report_interval_at_each_turn() -> None:
+    compat.apply()
+    assert runners.WORKER_REPORT_INTERVAL == 1.0
+    assert "WORKER_REPORT_INTERVAL" in inspect.getsource(WorkerRunner.stats_reporter)
+
+
+def test_response_times_go_through_the_patched_bucket_function() -> None:
+    compat.apply()
+    entry = stats.RequestStats().get("steps", "POST")
+    entry.log(1234.56, 10)  # type: ignore[arg-type] # Locust gets floats from every user class
+    assert list(entry.response_times) == [1230.0]
+
+
+@pytest.mark.parametrize(("ms", "bucket"), [(0.9234, 0.923), (1.05, 1.05), (1054.9, 1050), (12_449, 12_400), (0, 0)])
+def test_a_bucket_keeps_three_significant_digits(ms: float, bucket: float) -> None:
+    assert compat.three_digits(ms) == pytest.approx(bucket)
+
+
+@pytest.mark.parametrize("runner", [LocalRunner, MasterRunner, WorkerRunner])
+def test_every_runner_sends_and_registers_messages_the_same_way(runner: type) -> None:
+    assert {"msg_type", "data", "client_id"} <= set(inspect.signature(runner.send_message).parameters)  # type: ignore[attr-defined]
+    assert {"msg_type", "listener"} <= set(inspect.signature(runner.register_message).parameters)  # type: ignore[attr-defined]
+
+
+def test_the_master_announces_a_start_before_it_spawns_users() -> None:
+    source = inspect.getsource(MasterRunner.start)
+    assert source.index("test_start.fire") < source.index("new_dispatch")
+
+
+def test_locust_ends_a_process_through_the_quitting_event_and_the_exit_code_set_there() -> None:
+    from locust import main
+
+    source = inspect.getsource(main.main)
+    assert source.index("quitting.fire") < source.index("environment.process_exit_code is not None")
