@@ -63,6 +63,11 @@ class Timeline:
         return self._http.complete
 
     @property
+    def length_delimited(self) -> bool:
+        """Whether the body ends after a stated length: then its last read looks like any other."""
+        return self._http.length_delimited
+
+    @property
     def keep_alive(self) -> bool:
         """Whether another request may be sent on the connection."""
         return self._http.reusable
