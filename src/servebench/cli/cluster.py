@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 from servebench.cli.address import parse_address
@@ -40,7 +41,8 @@ class WebUi:
 class Launch:
     """One load generator to start. `url` is as the user gave it and may hold secrets; `command` holds none.
 
-    `local_workers` are started here, `expect_workers` is how many the master waits for. `web` None = headless.
+    `with_key` gives the user's key to the local workers, of which there are `local_workers`; `expect_workers` is how
+    many the master waits for. `web` None = headless.
     """
 
     workload_json: bytes | None
@@ -50,6 +52,7 @@ class Launch:
     model: str | None = None
     drain_ns: int = 30 * NS_PER_S
     command: tuple[str, ...] = ()
+    with_key: bool = True
     local_workers: int = 0
     expect_workers: int = 1
     bind_host: str = "127.0.0.1"
@@ -104,7 +107,7 @@ def worker_command(host: str, port: int, locust_flags: tuple[str, ...] = ()) -> 
 
 def worker_flags(locust_flags: tuple[str, ...]) -> tuple[str, ...]:
     """Return those of a run's Locust flags that its local workers want too."""
-    pairs = zip(locust_flags, (*locust_flags[1:], ""), strict=True)
+    pairs = pairwise(locust_flags)
     return tuple(part for name, value in pairs if name == "--loglevel" for part in (name, value))
 
 
@@ -131,7 +134,7 @@ def master_environment(
 def worker_environment(base: Mapping[str, str], launch: Launch, workload_path: Path | None) -> dict[str, str]:
     """Return a worker's environment: the master's, with the user's key."""
     environment = master_environment(base, launch, workload_path, None)
-    for name in KEY_VARIABLES:
+    for name in KEY_VARIABLES if launch.with_key else ():
         if name in base:
             environment[name] = str(Path(base[name]).absolute()) if name.endswith("_FILE") else base[name]
     return environment

@@ -1,13 +1,13 @@
 """Know what happens after the load: merge, report, summary, exit code."""
 
 import shlex
+import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
 import click
 
 from servebench.cli.base import say
-from servebench.cli.processes import tail
 from servebench.cli.watch import Cluster, last_words, move_logs
 from servebench.core.errors import HarnessError, InputError, ServebenchError
 from servebench.core.outcomes import ExitCode
@@ -20,57 +20,77 @@ class Wanted:
     quiet: bool = False
     as_json: bool = False
     report: bool = True
+    show_invalid: bool = False
 
 
-def conclude(cluster: Cluster, code: int, wanted: Wanted) -> int:
-    """Turn an ended master and its run folder into results on stdout; return the command's exit code.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ended:
+    """How a run ended; `folder` None = it was stopped before it had one."""
 
-    Raises InputError or HarnessError with the master's last words when it failed.
+    exit_code: int
+    folder: Path | None
+
+
+def conclude(cluster: Cluster, code: int, wanted: Wanted, *, asked_to_stop: bool) -> Ended:
+    """Turn an ended master and its run folder into results on stdout.
+
+    Raises InputError or HarnessError with the fault, or the master's last words, when it failed.
     """
     folder = cluster.folders[-1] if cluster.folders else None
-    if folder is not None and folder.is_dir():
-        log = folder / "log" / cluster.master.log.name
-        words = [f"  master: {line}" for line in tail(cluster.master.log)]
-        move_logs(cluster.scratch, folder)
-    else:
-        folder, log, words = None, cluster.master.log, last_words(cluster.master)
+    words = [f"  {cluster.fault}"] if cluster.fault else last_words(cluster.master)
+    if folder is None or not folder.is_dir():
+        return _nothing(cluster, code, words, asked_to_stop=asked_to_stop)
+    move_logs(cluster.scratch, folder)
     if code in {ExitCode.OK, ExitCode.INTERRUPTED}:
-        return _results(folder, code, wanted)
-    if folder is not None:
-        _save_what_there_is(folder)
-    if code == ExitCode.BAD_INPUT:
-        raise InputError("\n".join(["the load generator refused the run", *words]))
-    ended = f"exit code {code}" if code >= 0 else f"signal {-code}"
-    raise HarnessError("\n".join([f"the load generator failed ({ended}); its log is {log}", *words]))
-
-
-def _results(folder: Path | None, code: int, wanted: Wanted) -> int:
-    if folder is not None:
         verdict_code = show_results(folder, wanted)
-        return code if code == ExitCode.INTERRUPTED else verdict_code
-    if code == ExitCode.INTERRUPTED:
+        return Ended(exit_code=code if code == ExitCode.INTERRUPTED else verdict_code, folder=folder)
+    _save_what_there_is(folder)
+    raise failure(code, words, folder / "log" / cluster.master.log.name)
+
+
+def _nothing(cluster: Cluster, code: int, words: list[str], *, asked_to_stop: bool) -> Ended:
+    # A stop may come before Locust has its own handlers: it then dies of the signal itself.
+    if asked_to_stop:
+        shutil.rmtree(cluster.scratch, ignore_errors=True)
         say("Stopped before the first request; nothing was recorded.")
-        return code
-    msg = "the load generator ended without a run folder"
-    raise HarnessError(msg)
+        return Ended(exit_code=ExitCode.INTERRUPTED, folder=None)
+    raise failure(code, words, cluster.master.log)
+
+
+def failure(code: int, words: list[str], log: Path) -> ServebenchError:
+    """Return the error that a failed master stands for."""
+    if code == ExitCode.BAD_INPUT:
+        return InputError("\n".join(["the load generator refused the run", *words]))
+    ended = f"exit code {code}" if code >= 0 else f"signal {-code}"
+    return HarnessError("\n".join([f"the load generator failed ({ended}); its log is {log}", *words]))
 
 
 def show_results(folder: Path, wanted: Wanted) -> int:
     """Merge a run, write its report, print the summary on stdout; return the exit code of its verdict."""
-    from servebench.analysis.merge import merge
+    from servebench.analysis.digest import examine
+    from servebench.analysis.merge import SUMMARY_NAME, write_outputs
     from servebench.analysis.report import write_report
-    from servebench.analysis.text import summary_lines
+    from servebench.analysis.text import summary_lines, verdict_line
     from servebench.analysis.verdict import exit_code
 
-    manifest = merge(folder)
-    if wanted.report:
-        write_report(folder)
+    found = examine(folder).digest
+    write_outputs(folder, found)
+    report = shown_path(write_report(folder)) if wanted.report else None
     if wanted.as_json:
-        click.echo((folder / "summary.json").read_text(encoding="utf-8").rstrip())
+        click.echo((folder / SUMMARY_NAME).read_text(encoding="utf-8").rstrip())
+    elif wanted.quiet:
+        click.echo(verdict_line(found))
     else:
-        lines = summary_lines(folder)
-        click.echo("\n".join(lines[:1] if wanted.quiet else lines))
-    return exit_code(manifest.verdict)
+        shown = summary_lines(found, shown_path(folder), report=report, show_invalid=wanted.show_invalid)
+        click.echo("\n".join(shown))
+    verdict = found.manifest.verdict
+    return ExitCode.HARNESS if verdict is None else exit_code(verdict)
+
+
+def shown_path(path: Path) -> str:
+    """Return a path as a person would type it here: relative when it lies below the working folder."""
+    here = Path.cwd()
+    return str(path.relative_to(here)) if path.is_relative_to(here) else str(path)
 
 
 def next_command(*words: str | Path) -> str:
@@ -84,7 +104,7 @@ def _save_what_there_is(folder: Path) -> None:
 
     try:
         merge(folder)
-    except ServebenchError as error:
+    except Exception as error:  # noqa: BLE001 - whatever it is, the failure of the run is what must be told
         say(f"the run up to the failure could not be merged: {error}")
     else:
         say(f"what was recorded up to the failure is in {folder}")

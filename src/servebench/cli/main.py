@@ -18,10 +18,17 @@ from servebench.core.errors import ServebenchError
 from servebench.core.outcomes import ExitCode
 
 COMMANDS: dict[str, str] = {
+    "demo": "servebench.cli.demo:demo",
     "run": "servebench.cli.run:run",
+    "ui": "servebench.cli.ui:ui",
+    "plan": "servebench.cli.plan:plan",
+    "table": "servebench.cli.results:table",
+    "report": "servebench.cli.results:report",
+    "merge": "servebench.cli.results:merge",
+    "sim": "servebench.cli.simulate:sim",
     "master": "servebench.cli.nodes:master",
     "worker": "servebench.cli.nodes:worker",
-    "sim": "servebench.cli.simulate:sim",
+    "schema": "servebench.cli.schema:schema",
 }
 """Command to where it lives; a module is loaded when its command is used or listed."""
 

@@ -1,7 +1,7 @@
 """Know the command `run`: one headless run from workload to verdict."""
 
 import sys
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,55 +10,39 @@ import click
 from servebench.cli.address import parse_address, redact
 from servebench.cli.base import Duration, command, option, passed_locust_flags, say
 from servebench.cli.cluster import Launch, default_workers
-from servebench.cli.displays import make_display
-from servebench.cli.finish import Wanted, conclude
+from servebench.cli.finish import Wanted
+from servebench.cli.job import Job, execute
 from servebench.cli.preflight import preflight
 from servebench.cli.processes import free_port
-from servebench.cli.status import Status
-from servebench.cli.stops import Stops
-from servebench.cli.watch import launch_cluster, watch
 from servebench.core.errors import InputError
-from servebench.core.units import NS_PER_S
 
 if TYPE_CHECKING:
-    from servebench.cli.screen import View
     from servebench.workload.model import Workload
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RunOptions:
-    """The options of `run` as given; None = not given."""
+class QuickForm:
+    """The options that stand for a workload file; None = not given. `duration` in ns."""
 
-    workload: Path | None
-    url: str
-    model: str | None
-    no_preflight: bool
-    rate: float | None
-    duration: int | None
-    input_tokens: int | None
-    output_tokens: int | None
-    seed: int | None
-    drain: int
-    workers: int | None
-    expect_workers: int | None
-    bind: str | None
-    out: Path
-    run_name: str | None
-    no_report: bool
-    as_json: bool
-    quiet: bool
-    progress: str
+    rate: float | None = None
+    duration: int | None = None
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+
+    def given(self) -> list[str]:
+        """Return the names of the options that were given."""
+        values = {"--rate": self.rate, "--duration": self.duration}
+        values |= {"--input-tokens": self.input_tokens, "--output-tokens": self.output_tokens}
+        return [name for name, value in values.items() if value is not None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Job:
-    """One headless run: what is launched, the workload's text for the run folder, and how it is shown."""
+class Nodes:
+    """Where the workers are: `workers` local ones, or `expect` that others start and that connect at `bind`."""
 
-    launch: Launch
-    workload: "Workload"
-    workload_yaml: str
-    progress: str = "auto"
-    wanted: Wanted = field(default_factory=Wanted)
+    workers: int | None = None
+    expect: int | None = None
+    bind: str | None = None
 
 
 @command(
@@ -87,6 +71,7 @@ class Job:
 @option("--run-name", group="Results", help="Word in the run's id; default: the workload's name.")
 @option("--no-report", group="Results", is_flag=True, help="Do not write report.html.")
 @option("--json", "as_json", group="Results", is_flag=True, help="Print summary.json instead of the table.")
+@option("--show-invalid", group="Results", is_flag=True, help="Print the table of an INVALID run too.")
 @option("--quiet", group="Results", is_flag=True, help="Print the verdict line only.")
 @option("--progress", type=click.Choice(["auto", "rich", "plain", "none"]), default="auto", show_default=True)
 @click.pass_context
@@ -96,26 +81,26 @@ def run(ctx: click.Context, /, **options: Any) -> int:  # noqa: ANN401 - click h
     Results go to stdout, progress to stderr. Exit codes: 0 valid, 1 objective missed, 2 bad input, 3 INVALID,
     4 servebench failed, 130 interrupted.
     """
-    return execute(job_of(RunOptions(**options), passed_locust_flags(ctx)))
-
-
-def job_of(options: RunOptions, locust_flags: tuple[str, ...]) -> Job:
-    """Return the job that the options ask for, after the preflight.
-
-    Raises SpecError or InputError for what could not work, before any process is started.
-    """
-    parse_address(options.url)
-    workload, text = _workload(options)
-    model = options.model or workload.target.model
-    if not options.no_preflight:
-        model = checked_model(options.url, model)
-    return Job(
-        launch=_launch(options, locust_flags, workload, model),
-        workload=workload,
-        workload_yaml=text,
-        progress="none" if options.quiet else options.progress,
-        wanted=Wanted(quiet=options.quiet, as_json=options.as_json, report=not options.no_report),
+    url: str = options["url"]
+    parse_address(url)
+    quick = QuickForm(**{name: options[name] for name in ("rate", "duration", "input_tokens", "output_tokens")})
+    workload = chosen_workload(options["workload"], quick, seed=options["seed"])
+    model = options["model"] or workload.target.model
+    if not options["no_preflight"]:
+        model = checked_model(url, model)
+    nodes = Nodes(workers=options["workers"], expect=options["expect_workers"], bind=options["bind"])
+    launch = launch_of(workload, url, nodes, out=options["out"], model=model)
+    launch = replace(
+        launch, run_name=options["run_name"], drain_ns=options["drain"], locust_flags=passed_locust_flags(ctx)
     )
+    wanted = Wanted(
+        quiet=options["quiet"],
+        as_json=options["as_json"],
+        report=not options["no_report"],
+        show_invalid=options["show_invalid"],
+    )
+    progress = "none" if options["quiet"] else options["progress"]
+    return execute(Job(launch=launch, workload=workload, progress=progress, wanted=wanted)).exit_code
 
 
 def checked_model(url: str, model: str | None) -> str | None:
@@ -126,67 +111,59 @@ def checked_model(url: str, model: str | None) -> str | None:
     return found.model
 
 
-def execute(job: Job) -> int:
-    """Run a job to its end; return the exit code of its verdict."""
-    kept: set[str] = set()
+def chosen_workload(path: Path | None, quick: QuickForm, *, seed: int | None) -> "Workload":
+    """Return the workload of a file or of the quick form, with another seed if one is given.
 
-    def keep_workload(status: Status) -> None:
-        if status.folder and status.folder not in kept and Path(status.folder).is_dir():
-            kept.add(status.folder)
-            (Path(status.folder) / "workload.yaml").write_text(job.workload_yaml, encoding="utf-8")
+    Raises InputError when it is neither or both, SpecError when the file or a value is wrong.
+    """
+    import msgspec
 
-    with Stops() as stops:
-        cluster = launch_cluster(job.launch)
-        display = make_display(job.progress, lambda: _view(job))
-        try:
-            drain_s = job.launch.drain_ns / NS_PER_S
-            code = watch(cluster, display, stops, drain_s=drain_s, on_status=keep_workload)
-        finally:
-            display.close()
-            cluster.close()
-        return conclude(cluster, code, job.wanted)
+    from servebench.workload.load import load_workload
+    from servebench.workload.resolve import quick_workload
+
+    if path is not None and quick.given():
+        msg = f"{', '.join(quick.given())} and a workload file exclude each other: the file says it."
+        raise InputError(msg)
+    if path is not None:
+        workload = load_workload(path)
+    elif quick.rate is None or quick.duration is None:
+        msg = "neither a workload file nor --rate and --duration were given.\n  try: --rate 2 --duration 30s"
+        raise InputError(msg)
+    else:
+        workload = quick_workload(
+            rate_per_s=quick.rate,
+            duration_ns=quick.duration,
+            input_tokens=quick.input_tokens,
+            output_tokens=quick.output_tokens,
+        )
+    return workload if seed is None else msgspec.structs.replace(workload, seed=seed)
 
 
-def _view(job: Job) -> "View":
-    from servebench.cli.screen import View, limits_of
+def launch_of(workload: "Workload | None", url: str, nodes: Nodes, *, out: Path, model: str | None) -> Launch:
+    """Return the load generator for a workload: local workers, or a master that waits for those of other nodes."""
+    from servebench.workload.codec import encode_workload
 
-    return View(
-        name=job.launch.run_name or job.workload.name,
-        url=parse_address(job.launch.url or "").shown,
-        model=job.launch.model,
-        drain_s=job.launch.drain_ns / NS_PER_S,
-        limits=limits_of(job.workload.objectives),
+    if nodes.expect is not None and nodes.workers is not None:
+        msg = "--workers (here) and --expect-workers (elsewhere) exclude each other."
+        raise InputError(msg)
+    local = 0 if nodes.expect is not None else nodes.workers or default_workers()
+    host, port = bind_of(nodes.bind, local=local > 0)
+    return Launch(
+        workload_json=None if workload is None else encode_workload(workload),
+        url=url,
+        out=out.absolute(),
+        model=model,
+        command=shown_command(url),
+        local_workers=local,
+        expect_workers=local if nodes.expect is None else nodes.expect,
+        bind_host=host,
+        bind_port=port,
     )
 
 
 def shown_command(url: str) -> tuple[str, ...]:
     """Return this process's command line without the secrets of the address."""
     return tuple(redact(argument, url) for argument in ("servebench", *sys.argv[1:]))
-
-
-def _launch(options: RunOptions, locust_flags: tuple[str, ...], workload: "Workload", model: str | None) -> Launch:
-    from servebench.workload.codec import encode_workload
-
-    remote = options.expect_workers
-    if remote is not None and options.workers is not None:
-        msg = "--workers (here) and --expect-workers (elsewhere) exclude each other."
-        raise InputError(msg)
-    local = 0 if remote is not None else options.workers or default_workers()
-    host, port = bind_of(options.bind, local=local > 0)
-    return Launch(
-        workload_json=encode_workload(workload),
-        url=options.url,
-        out=options.out.absolute(),
-        run_name=options.run_name,
-        model=model,
-        drain_ns=options.drain,
-        command=shown_command(options.url),
-        local_workers=local,
-        expect_workers=remote if remote is not None else local,
-        bind_host=host,
-        bind_port=port,
-        locust_flags=locust_flags,
-    )
 
 
 def bind_of(bind: str | None, *, local: bool) -> tuple[str, int]:
@@ -203,36 +180,3 @@ def bind_of(bind: str | None, *, local: bool) -> tuple[str, int]:
         msg = f'--bind "{bind}" has no port number.\n  try: --bind 0.0.0.0:5557'
         raise InputError(msg)
     return host.strip("[]"), int(port)
-
-
-def _workload(options: RunOptions) -> tuple["Workload", str]:
-    """Return the workload and its YAML text."""
-    import msgspec
-
-    from servebench.workload.load import load_workload
-    from servebench.workload.resolve import dump_yaml, quick_workload
-
-    quick = {name: getattr(options, name) for name in ("rate", "duration", "input_tokens", "output_tokens")}
-    given = [f"--{name.replace('_', '-')}" for name, value in quick.items() if value is not None]
-    path = options.workload
-    if path is not None:
-        if given:
-            msg = f"{', '.join(given)} and a workload file exclude each other: the file says it."
-            raise InputError(msg)
-        workload = load_workload(path)
-        text = path.read_text(encoding="utf-8")
-    else:
-        if options.rate is None or options.duration is None:
-            msg = "neither a workload file nor --rate and --duration were given.\n  try: --rate 2 --duration 30s"
-            raise InputError(msg)
-        workload = quick_workload(
-            rate_per_s=options.rate,
-            duration_ns=options.duration,
-            input_tokens=options.input_tokens,
-            output_tokens=options.output_tokens,
-            model=options.model,
-        )
-        text = ""
-    if options.seed is not None:
-        workload = msgspec.structs.replace(workload, seed=options.seed)
-    return workload, text or dump_yaml(workload)

@@ -19,10 +19,11 @@ from servebench.cli.cluster import (
     worker_flags,
 )
 from servebench.cli.display import Display
-from servebench.cli.processes import Child, Spawn, end, start
+from servebench.cli.processes import Child, Spawn, end, start, tail
 from servebench.cli.status import Event, LineBuffer, Status, parse_line
 from servebench.cli.stops import Stops
 from servebench.core.errors import HarnessError, InputError
+from servebench.core.outcomes import ExitCode
 
 POLL_S = 0.1
 CUT_LIMIT_S = 20.0
@@ -42,6 +43,8 @@ class Cluster:
     status: Status = field(default_factory=Status)
     folders: list[Path] = field(default_factory=list)
     reported: set[str] = field(default_factory=set)
+    fault: str | None = None
+    """What the master said went wrong, None as long as it said nothing."""
 
     def close(self, patience_s: float = 5.0) -> None:
         """End every child; workers get `patience_s` to follow a master that ended by itself."""
@@ -92,7 +95,7 @@ def watch(
             if selector.select(POLL_S) and not _read(cluster, display, on_status):
                 selector.unregister(cluster.progress_fd)
             stopping.hand_on()
-            _look_after_workers(cluster, display)
+            _look_after_workers(cluster, display, stopping=stops.count > 0)
             display.tick()
         _read(cluster, display, on_status)
     return code
@@ -200,6 +203,7 @@ def _read(cluster: Cluster, display: Display, on_status: Callable[[Status], None
         for line in cluster.lines.feed(data):
             said = parse_line(line)
             if isinstance(said, Event):
+                cluster.fault = said.text if said.event == "fault" else cluster.fault
                 display.event(said.text)
             elif said is not None:
                 _note_status(cluster, said)
@@ -214,19 +218,18 @@ def _note_status(cluster: Cluster, status: Status) -> None:
         cluster.folders.append(Path(status.folder))
 
 
-def _look_after_workers(cluster: Cluster, display: Display) -> None:
-    gone = [worker for worker in cluster.workers if worker.exit_code is not None]
-    before_load = cluster.status.state in _BEFORE_LOAD
+def _look_after_workers(cluster: Cluster, display: Display, *, stopping: bool) -> None:
+    gone = [worker for worker in cluster.workers if worker.exit_code]
     for worker in gone:
-        if worker.name not in cluster.reported and (before_load or worker.exit_code):
+        if worker.name not in cluster.reported:
             cluster.reported.add(worker.name)
             display.event(f"! {worker.name} ended (exit code {worker.exit_code})")
-    if before_load and cluster.workers and len(gone) == len(cluster.workers) and cluster.master.exit_code is None:
-        raise HarnessError("\n".join(["every local worker ended before the load began", *last_words(gone[0])]))
+    before_load = cluster.status.state in _BEFORE_LOAD and not stopping
+    if before_load and gone and len(gone) == len(cluster.workers) and cluster.master.exit_code is None:
+        kind = InputError if gone[0].exit_code == ExitCode.BAD_INPUT else HarnessError
+        raise kind("\n".join(["every local worker ended before the load began", *last_words(gone[0])]))
 
 
 def last_words(child: Child) -> list[str]:
     """Return the end of a child's log, indented, for a message."""
-    from servebench.cli.processes import tail
-
     return [f"  {child.name}: {line}" for line in tail(child.log)]

@@ -1,0 +1,125 @@
+"""Know the command `plan`: what a workload would send, without sending it."""
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from servebench.cli.base import command, option, say
+from servebench.cli.figures import UNDEFINED, count, figure, minutes
+from servebench.cli.run import QuickForm, chosen_workload
+from servebench.core.errors import InputError
+from servebench.core.units import NS_PER_S
+
+if TYPE_CHECKING:
+    from servebench.workload.describe import LengthSummary, PhaseSummary
+    from servebench.workload.model import Workload
+    from servebench.workload.schedule import Schedule
+
+_NONE = -1
+"""How a schedule writes "none" in its int32 columns."""
+
+
+@command(
+    "plan",
+    "Show what a workload would send, without sending it.",
+    examples=("plan builtin:demo", "plan workloads/bursty.yaml --out plan.parquet"),
+)
+@click.argument("workload", type=click.Path(path_type=Path))
+@option("--seed", type=click.IntRange(0), help="Another seed than the workload's.")
+@option("--out", type=click.Path(path_type=Path, dir_okay=False), help="Write the schedule as Parquet.")
+@option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")
+def plan(*, workload: Path, seed: int | None, out: Path | None, as_json: bool) -> None:
+    """Plan a workload: arrivals, rates, burstiness, lengths, prompts and the schedule hash of what would be sent.
+
+    Every worker plans the same schedule; the hash in a run's run.json proves it.
+    """
+    from servebench.workload.describe import describe
+    from servebench.workload.schedule import plan as make_schedule
+
+    loaded = chosen_workload(workload, QuickForm(), seed=seed)
+    schedule = make_schedule(loaded)
+    phases = describe(schedule)
+    click.echo(_json(loaded, schedule, phases) if as_json else "\n".join(plan_lines(loaded, schedule, phases)))
+    if out is not None:
+        write_plan(out, schedule)
+        say(f"Schedule written to {out}: {len(schedule):,} rows.")
+
+
+def plan_lines(workload: "Workload", schedule: "Schedule", phases: "tuple[PhaseSummary, ...]") -> list[str]:
+    """Return the plan as text of at most 80 columns."""
+    seconds = workload.duration_ns / NS_PER_S
+    lines = [
+        f"{workload.name}: {len(schedule):,} requests in {minutes(seconds)}, seed {workload.seed}",
+        f"schedule {schedule.schedule_hash}",
+        "",
+        f"{'phase':<14}{'shape':<8}{'start':>7}{'length':>8}{'n':>8}{'req/s':>8}{'CV':>6}   dispersion 1 10 60 s",
+    ]
+    lines += [_phase_line(phase) for phase in phases]
+    lines += ["", f"{'phase':<14}{'':<8}{'mean':>8}{'p50':>8}{'p90':>8}{'p99':>8}{'max':>8}   tokens"]
+    for phase in phases:
+        lines += [_length_line(phase.name, "input", phase.input_tokens)]
+        lines += [_length_line("", "output", phase.max_tokens)]
+    prompts, repeats = max((p.prompts for p in phases), default=0), sum(p.repeats for p in phases)
+    lines += ["", f"Up to {prompts:,} different prompts in a phase; {repeats:,} requests repeat an earlier one whole."]
+    lines += [f"{reason}: {number:,}" for reason, number in schedule.notes.items()]
+    return lines
+
+
+def write_plan(path: Path, schedule: "Schedule") -> None:
+    """Write the schedule as Parquet, one row a request; null where nothing is asked for.
+
+    Raises InputError when the file cannot be written.
+    """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    names = pa.array(schedule.phase_names, pa.utf8())
+    columns = {
+        "seq": pa.array(schedule.seq),
+        "phase": pa.DictionaryArray.from_arrays(schedule.phase, names),
+        "intended_ns": pa.array(schedule.intended_ns),
+        "prompt_id": pa.array(schedule.prompt_id),
+        "input_tokens": pa.array(schedule.input_tokens, mask=schedule.input_tokens == _NONE),
+        "max_tokens": pa.array(schedule.max_tokens, mask=schedule.max_tokens == _NONE),
+        "session": pa.array(schedule.session),
+        "turn": pa.array(schedule.turn),
+    }
+    content = pa.table(columns, metadata={"schedule_hash": schedule.schedule_hash})
+    try:
+        pq.write_table(content, path, compression="zstd")
+    except OSError as error:
+        msg = f"cannot write --out {path}: {error.strerror or error}"
+        raise InputError(msg) from error
+
+
+def _json(workload: "Workload", schedule: "Schedule", phases: "tuple[PhaseSummary, ...]") -> str:
+    content = {
+        "name": workload.name,
+        "seed": workload.seed,
+        "requests": len(schedule),
+        "duration_s": workload.duration_ns / NS_PER_S,
+        "schedule_hash": schedule.schedule_hash,
+        "notes": schedule.notes,
+        "phases": [dataclasses.asdict(phase) for phase in phases],
+    }
+    return json.dumps(content, indent=2)
+
+
+def _phase_line(phase: "PhaseSummary") -> str:
+    start, length = phase.start_ns / NS_PER_S, (phase.end_ns - phase.start_ns) / NS_PER_S
+    spread = "  ".join(figure(phase.dispersion[window]) for window in sorted(phase.dispersion))
+    mark = "" if phase.measured else "  (not measured)"
+    return (
+        f"{phase.name:<14}{phase.shape:<8}{minutes(start):>7}{minutes(length):>8}{count(phase.n):>8}"
+        f"{figure(phase.rate_per_s):>8}{figure(phase.gap_cv):>6}   {spread}{mark}"
+    )
+
+
+def _length_line(name: str, kind: str, lengths: "LengthSummary | None") -> str:
+    if lengths is None:
+        return f"{name:<14}{kind:<8}{UNDEFINED:>8}   none asked for"
+    values = (lengths.mean, lengths.p50, lengths.p90, lengths.p99, float(lengths.max))
+    return f"{name:<14}{kind:<8}" + "".join(f"{value:>8,.0f}" for value in values)

@@ -1,0 +1,142 @@
+"""Know the commands on finished runs: `merge`, `table`, `report`. None of them needs the service again."""
+
+import webbrowser
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from servebench.cli.base import command, option, say
+from servebench.cli.finish import Wanted, show_results, shown_path
+from servebench.core.errors import InputError
+from servebench.core.outcomes import ExitCode, Status
+
+if TYPE_CHECKING:
+    from servebench.analysis.digest import Examined
+    from servebench.analysis.tables import Table
+
+RUN = click.Path(path_type=Path, file_okay=False)
+
+
+@command(
+    "merge",
+    "Complete a run folder and print its summary.",
+    examples=("merge runs/20260903T121203Z-chat-burst-1f3a", "merge runs/20260903T121203Z-chat-burst-1f3a --json"),
+)
+@click.argument("run", type=RUN)
+@option("--json", "as_json", is_flag=True, help="Print summary.json instead of the table.")
+@option("--show-invalid", is_flag=True, help="Print the table of an INVALID run too.")
+@option("--no-report", is_flag=True, help="Do not write report.html.")
+def merge(*, run: Path, as_json: bool, show_invalid: bool, no_report: bool) -> int:
+    """Check that the parts of a run are complete; write run.json, summary.json, tables/*.csv and report.html.
+
+    Also for a run whose master died. Parts are not changed. Exit code: that of the verdict.
+    """
+    return show_results(run, Wanted(as_json=as_json, show_invalid=show_invalid, report=not no_report))
+
+
+@command(
+    "table",
+    "Print the percentile table of a run.",
+    examples=(
+        "table runs/20260903T121203Z-chat-burst-1f3a --by phase",
+        "table runs/20260903T121203Z-chat-burst-1f3a --format json",
+    ),
+)
+@click.argument("run", type=RUN, required=False)
+@option("--by", default="phase", show_default=True, metavar="COLUMN,…", help="Columns of requests to group by.")
+@option("--format", "form", type=click.Choice(["text", "md", "csv", "json"]), default="text", show_default=True)
+@option("--all-quantiles", is_flag=True, help="Also those with fewer than 10 samples beyond them.")
+@option("--warmup", is_flag=True, help="Also phases that are not measured.")
+@option("--explain", metavar="METRIC", help="Say what a metric is, and stop.")
+def table(*, run: Path | None, by: str, form: str, all_quantiles: bool, warmup: bool, explain: str | None) -> int:
+    """Print percentiles of every metric, grouped by phase or by any other column of `requests`.
+
+    A run that is not merged yet is read as it is; nothing is written. Exit code 3 when the run is INVALID.
+    """
+    if explain is not None:
+        click.echo(explanation(explain))
+        return ExitCode.OK
+    if run is None:
+        msg = "table needs a run folder.\n  try: servebench table runs/…"
+        raise InputError(msg)
+    from servebench.analysis.digest import examine
+    from servebench.analysis.tables import percentile_table
+
+    examined = examine(run)
+    columns = [name.strip() for name in by.split(",") if name.strip()]
+    found = percentile_table(examined.run, columns, all_quantiles=all_quantiles, warmup=warmup)
+    click.echo(_renderer(form)(found), nl=False)
+    return _code(examined)
+
+
+@command(
+    "report",
+    "Write report.html of a run.",
+    examples=(
+        "report runs/20260903T121203Z-chat-burst-1f3a",
+        "report runs/20260903T121203Z-chat-burst-1f3a --open",
+    ),
+)
+@click.argument("run", type=RUN)
+@option("--open", "show", is_flag=True, help="Open it in the browser.")
+def report(*, run: Path, show: bool) -> int:
+    """Merge a run and write its report: one file that needs no network. Prints the path.
+
+    Exit code 3 when the run is INVALID.
+    """
+    from servebench.analysis.digest import examine
+    from servebench.analysis.merge import write_outputs
+    from servebench.analysis.report import write_report
+
+    examined = examine(run)
+    write_outputs(run, examined.digest)
+    path = write_report(run)
+    click.echo(shown_path(path))
+    if show:
+        webbrowser.open(path.absolute().as_uri())
+    return _code(examined)
+
+
+def explanation(name: str) -> str:
+    """Return what the registry says of a metric.
+
+    Raises InputError for a name that it does not hold.
+    """
+    from servebench.metrics import METRICS
+
+    for metric in METRICS:
+        if metric.name == name:
+            lines = [
+                f"{metric.name}: {metric.title}, {metric.unit}",
+                f"  from       {metric.start_event}",
+                f"  to         {metric.stop_event}",
+                f"  formula    {metric.formula}",
+                f"  undefined  {metric.undefined_when}",
+                f"  columns    {metric.source}",
+                *(
+                    f"  {'elsewhere' if not i else '':<11}{tool}: {word}"
+                    for i, (tool, word) in enumerate(metric.aka.items())
+                ),
+            ]
+            return "\n".join(lines)
+    msg = f'no metric "{name}". There are: {", ".join(metric.name for metric in METRICS)}.'
+    raise InputError(msg)
+
+
+def _renderer(form: str) -> "Callable[[Table], str]":
+    from servebench.analysis import render
+
+    return {"text": render.as_text, "md": render.as_markdown, "csv": render.as_csv, "json": render.as_json}[form]
+
+
+def _code(examined: "Examined") -> int:
+    """Return the exit code of a command that shows a run, after saying on stderr why its numbers must not be used."""
+    verdict = examined.digest.manifest.verdict
+    if verdict is None or verdict.status != Status.INVALID:
+        return ExitCode.OK
+    say("INVALID: do not use these numbers")
+    for reason in verdict.reasons:
+        say(f"  - {reason}")
+    return ExitCode.INVALID
