@@ -7,6 +7,7 @@ are left out and counted. Rows out of order are sorted, stably, and the steps ba
 """
 
 import calendar
+import io
 import re
 from array import array
 from dataclasses import dataclass
@@ -60,17 +61,12 @@ def parse_azure(data: bytes, source: str) -> Trace:
 
     Raises SpecError: columns missing, rows that are none, nothing usable.
     """
-    lines = _lines(data, source)
-    head = [name.strip().strip('"').strip().casefold() for name in lines[0].split(",")]
-    missing = [name for name in AZURE_COLUMNS if name.casefold() not in head]
-    if missing:
-        message = f"column missing; the columns are {', '.join(repr(name) for name in lines[0].split(','))}"
-        raise SpecError(source, [Fault(place=name, message=message, line=1) for name in missing])
-    time_at, input_at, output_at = (head.index(name.casefold()) for name in AZURE_COLUMNS)
-    reader = _RowReader(time_at, input_at, output_at)
-    for number, line in enumerate(lines[1:], start=2):
-        if line and not line.isspace():
-            reader.read(line, number)
+    # Line by line from the bytes: a list of all lines of a long trace would take ten times its size.
+    lines = io.BytesIO(data.removeprefix(b"\xef\xbb\xbf"))
+    reader = _RowReader(*_columns(lines.readline().decode(errors="replace"), source))
+    for number, line in enumerate(lines, start=2):
+        if not line.isspace():
+            reader.read(line.decode(errors="replace"), number)
             if len(reader.faults) >= MAX_FAULTS:
                 break
     if reader.faults:
@@ -140,17 +136,19 @@ class _RowReader:
         return None
 
 
-def _lines(data: bytes, source: str) -> list[str]:
-    try:
-        text = data.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        line = data.count(b"\n", 0, error.start) + 1
-        message = f"byte {data[error.start]:#04x} at offset {error.start} is not UTF-8"
-        raise SpecError(source, [Fault(place="text", message=message, line=line)]) from error
-    if not text.strip():
+def _columns(head: str, source: str) -> tuple[int, int, int]:
+    """Return where the three columns stand; names are compared without quotes, blanks and case."""
+    if not head.strip():
         msg = f"{source} is empty: no usable rows"
         raise InputError(msg)
-    return [line.removesuffix("\r") for line in text.split("\n")]
+    written = head.rstrip("\r\n").split(",")
+    names = [name.strip().strip('"').strip().casefold() for name in written]
+    missing = [name for name in AZURE_COLUMNS if name.casefold() not in names]
+    if missing:
+        message = f"column missing; the columns are {', '.join(repr(name) for name in written)}"
+        raise SpecError(source, [Fault(place=name, message=message, line=1) for name in missing])
+    time_at, input_at, output_at = (names.index(name.casefold()) for name in AZURE_COLUMNS)
+    return time_at, input_at, output_at
 
 
 def _minute_ns(text: str) -> int:

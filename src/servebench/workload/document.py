@@ -1,0 +1,150 @@
+"""Know how a workload is written down again: the file that would give it."""
+
+from typing import Any
+
+import yaml
+
+from servebench.core.units import format_duration
+from servebench.workload.model import (
+    Lengths,
+    Objective,
+    Phase,
+    Prompts,
+    Requests,
+    Segment,
+    Target,
+    TraceSlice,
+    Workload,
+)
+from servebench.workload.spec import QUANTILES
+from servebench.workload.yaml_tree import RESOLVERS
+
+Document = dict[str, Any]
+
+
+class Dumper(yaml.SafeDumper):
+    """Writes plain words only where both YAML 1.1 and our reader take them for text."""
+
+    yaml_implicit_resolvers = {  # noqa: RUF012 - PyYAML declares it without ClassVar
+        **yaml.SafeDumper.yaml_implicit_resolvers,
+        None: RESOLVERS,
+    }
+
+    def ignore_aliases(self, data: object) -> bool:
+        """Write equal values out each time; a workload file needs no anchors."""
+        return data is not None
+
+
+def document_of(workload: Workload) -> Document:
+    """Return the content of a file that gives this workload, without what is the default anyway.
+
+    Raises ValueError for segments that no shape of the file gives.
+    """
+    return {
+        "name": workload.name,
+        "seed": workload.seed,
+        "target": _target(workload.target),
+        "prompts": _prompts(workload.prompts),
+        "load": {
+            "kind": "open",
+            "arrivals": {"process": workload.arrivals.process},
+            "phases": [_phase(phase) for phase in workload.phases],
+        },
+        "requests": _requests(workload.requests),
+        **_objectives(workload.objectives),
+    }
+
+
+def _target(target: Target) -> Document:
+    document: Document = {"endpoint": target.endpoint}
+    if target.model is not None:
+        document["model"] = target.model
+    if target.declared:
+        document["declared"] = dict(target.declared)
+    return {**document, "cache": {"state": target.cache}}
+
+
+def _prompts(prompts: Prompts) -> Document:
+    document: Document = {
+        "sources": [{"kind": source.kind, "path": source.path} for source in prompts.sources],
+        "order": prompts.order,
+        "input_tokens": _lengths(prompts.input_tokens),
+        "output_tokens": _lengths(prompts.output_tokens),
+    }
+    if prompts.lengths_trace is not None:
+        part = prompts.lengths_trace
+        document["trace"] = {"kind": part.kind, "path": part.path, **_stretch(part)}
+    return document
+
+
+def _lengths(lengths: Lengths) -> Document:
+    if lengths.kind == "fixed":
+        return {"from": "fixed", "tokens": lengths.tokens}
+    if lengths.kind == "prompt":
+        return {"from": "prompt"}
+    cap = {} if lengths.cap is None else {"max": lengths.cap}
+    return {"from": "trace", **cap, "over": lengths.over}
+
+
+def _stretch(part: TraceSlice) -> Document:
+    length = {} if part.length_ns is None else {"length": format_duration(part.length_ns)}
+    return {"start": format_duration(part.start_ns), **length}
+
+
+def _phase(phase: Phase) -> Document:
+    head: Document = {"name": phase.name, "shape": phase.shape}
+    tail: Document = {} if phase.measured else {"measured": False}
+    if phase.replay is not None:
+        part = phase.replay
+        trace = {"kind": part.kind, "path": part.path}
+        return {**head, "trace": trace, **_stretch(part), "speed": part.speed, **tail}
+    return {**head, **_shape(phase.shape, phase.segments), "duration": format_duration(phase.duration_ns), **tail}
+
+
+def _shape(shape: str, segments: tuple[Segment, ...]) -> Document:
+    """Return the keys of a shape but its duration; the rates of its segments, read back."""
+    rates = [segment.from_per_s for segment in segments]
+    if shape == "steady":
+        return {"rate_per_s": rates[0]}
+    if shape == "steps":
+        return {"rates_per_s": rates}
+    if shape == "burst" and len(segments) > 1:
+        base_ns, peak_ns = segments[0].duration_ns, segments[1].duration_ns
+        return {
+            "base_per_s": rates[0],
+            "peak_per_s": rates[1],
+            "every": format_duration(base_ns + peak_ns),
+            "length": format_duration(peak_ns),
+        }
+    msg = f"no shape of the file gives these segments: {shape}"
+    raise ValueError(msg)
+
+
+def _requests(requests: Requests) -> Document:
+    timeouts = requests.timeouts
+    document: Document = {
+        "timeouts": {
+            "connect": format_duration(timeouts.connect_ns),
+            "first_token": format_duration(timeouts.first_token_ns),
+            "idle": format_duration(timeouts.idle_ns),
+            "total": format_duration(timeouts.total_ns),
+        },
+        "stream": requests.stream,
+    }
+    if requests.params:
+        document["params"] = dict(requests.params)
+    if requests.max_inflight is not None:
+        document["max_inflight"] = requests.max_inflight
+    return document
+
+
+def _objectives(objectives: tuple[Objective, ...]) -> Document:
+    words = {quantile: word for word, quantile in QUANTILES.items()}
+    document: Document = {}
+    for objective in objectives:
+        if objective.quantile is None:
+            document[objective.metric] = objective.limit
+        else:
+            limit = format_duration(round(objective.limit))
+            document.setdefault(objective.metric, {})[words[objective.quantile]] = limit
+    return {"objectives": document} if document else {}

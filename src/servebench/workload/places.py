@@ -1,0 +1,185 @@
+"""Know how to tell what is wrong in a workload file: at which place, with which value, and the way out."""
+
+import difflib
+import json
+from typing import Any, NamedTuple
+
+from pydantic import ValidationError
+from pydantic_core import ErrorDetails
+
+from servebench.workload.spec import LATER_KEYS, LATER_WORDS, WorkloadSpec
+
+Place = tuple[str | int, ...]
+
+_TYPES: dict[str, str] = {
+    "string_type": "text",
+    "int_type": "a whole number",
+    "int_from_float": "a whole number",
+    "float_type": "a number",
+    "bool_type": "true or false",
+    "tuple_type": "a list",
+    "dict_type": "a mapping",
+    "model_type": "a mapping",
+    "model_attributes_type": "a mapping",
+}
+"""Pydantic's error type to what would have been right."""
+
+_BOUNDS: dict[str, tuple[str, str]] = {
+    "greater_than": ("gt", "must be > "),
+    "greater_than_equal": ("ge", "must be >= "),
+    "less_than": ("lt", "must be < "),
+    "less_than_equal": ("le", "must be <= "),
+}
+
+
+class Wrong(NamedTuple):
+    """Something wrong at a path of keys and indices."""
+
+    path: Place
+    message: str
+
+
+def place_of(path: Place) -> str:
+    """Return a path as people write it, such as `load.phases[1].duration`."""
+    text = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path)
+    return text.removeprefix(".") or "file"
+
+
+def checked(value: object) -> tuple[WorkloadSpec | None, list[Wrong]]:
+    """Return the spec made of the plain values of a file, or everything that is wrong with them."""
+    try:
+        return WorkloadSpec.model_validate(value), []
+    except ValidationError as error:
+        found = error.errors(include_url=False)
+        return None, [_wrong(details, value) for details in found if not _follows(details)]
+
+
+def quoted(value: object) -> str:
+    """Return a value as a message shows it: JSON, at most 60 characters."""
+    text = json.dumps(value, ensure_ascii=False, default=str)
+    return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+def _wrong(details: ErrorDetails, value: object) -> Wrong:
+    path = _path_in(details["loc"], value)
+    kind, context = details["type"], details.get("ctx", {})
+    if kind == "rule":
+        return Wrong((*path, *context["place"]), context["message"])
+    if kind == "extra_forbidden":
+        return Wrong(path, _unknown_key(details["loc"]))
+    if kind in ("union_tag_invalid", "union_tag_not_found"):
+        # Pydantic names the field and its alias, 'kind' | 'from'; the last is the word of the file.
+        key = str(context["discriminator"]).split("'")[-2]
+        if kind == "union_tag_not_found":
+            return (
+                Wrong((*path, key), "missing") if isinstance(details["input"], dict) else Wrong(path, _is_no(details))
+            )
+        return Wrong((*path, key), _no_such_word(key, context["tag"], context["expected_tags"]))
+    return Wrong(path, _message(details, str(path[-1]) if path else "file"))
+
+
+def _follows(details: ErrorDetails) -> bool:
+    """Say whether an error only follows from others: a list that is too short because its items are wrong."""
+    return details["type"] == "too_short" and len(details["input"]) > 0
+
+
+def _message(details: ErrorDetails, key: str) -> str:
+    """Return the words for an error that is no rule, no key and no tag."""
+    kind, context, value = details["type"], details.get("ctx", {}), details["input"]
+    if kind == "missing":
+        return "missing"
+    if kind == "literal_error":
+        return _no_such_word(key, value, context["expected"])
+    if kind == "value_error":
+        return str(context["error"])
+    return _about_value(details)
+
+
+def _about_value(details: ErrorDetails) -> str:
+    kind, context, value = details["type"], details.get("ctx", {}), details["input"]
+    if kind in _TYPES:
+        return _is_no(details)
+    if kind in _BOUNDS:
+        name, words = _BOUNDS[kind]
+        return f"{quoted(value)} {words}{context[name]:g}"
+    if kind == "string_pattern_mismatch":
+        return f"{quoted(value)} must be lower-case letters, digits and -, e.g. chat-burst"
+    if kind in ("too_short", "string_too_short"):
+        return "is empty"
+    return f"{quoted(value)}: {details['msg']}"
+
+
+def _is_no(details: ErrorDetails) -> str:
+    wanted = _TYPES.get(details["type"], "a mapping")
+    if details["input"] is None:
+        return f"is empty; {wanted} is wanted"
+    return f"{quoted(details['input'])} is not {wanted}"
+
+
+def _no_such_word(key: str, value: object, allowed: str) -> str:
+    words = allowed.replace("'", "").replace(" or ", ", ")
+    if isinstance(value, str) and value in LATER_WORDS.get(key, ()):
+        return f"{quoted(value)} is not available in this version; available: {words}"
+    near = difflib.get_close_matches(str(value), words.split(", "), n=1)
+    hint = f"did you mean {near[0]}?" if near else f"it may be: {words}"
+    return f"{quoted(value)} is not known; {hint}"
+
+
+def _unknown_key(loc: Place) -> str:
+    key = str(loc[-1])
+    keys = keys_at(loc[:-1])
+    near = difflib.get_close_matches(key, keys, n=1)
+    if not near and key in LATER_KEYS:
+        return f"not available in this version; available here: {', '.join(keys)}"
+    return f"unknown key; did you mean {near[0]}?" if near else f"unknown key; there are: {', '.join(keys)}"
+
+
+def keys_at(loc: Place) -> list[str]:
+    """Return the keys that a file may have at a location of pydantic, which names the chosen members of unions."""
+    root = WorkloadSpec.model_json_schema(by_alias=True)
+    node: dict[str, Any] = root
+    for part in loc:
+        node = _below(node, part, root)
+    return list(_plain(node, root).get("properties", {}))
+
+
+def _below(node: dict[str, Any], part: str | int, root: dict[str, Any]) -> dict[str, Any]:
+    node = _plain(node, root)
+    below = node.get("items") if isinstance(part, int) else node.get("properties", {}).get(part)
+    if below is None and "discriminator" in node:
+        below = {"$ref": node["discriminator"]["mapping"].get(part)}
+    return below if isinstance(below, dict) else {}
+
+
+def _plain(node: dict[str, Any], root: dict[str, Any]) -> dict[str, Any]:
+    """Follow references, and leave the `or null` of optional keys aside."""
+    while True:
+        others = [member for member in node.get("anyOf", ()) if member.get("type") != "null"]
+        if isinstance(node.get("$ref"), str):
+            node = root["$defs"][node["$ref"].rpartition("/")[2]]
+        elif len(others) == 1:
+            node = others[0]
+        else:
+            return node
+
+
+def _path_in(loc: Place, value: object) -> Place:
+    """Return a location of pydantic without the names of union members, which are no part of the file."""
+    path: list[str | int] = []
+    at: Any = value
+    for depth, part in enumerate(loc):
+        if _has(at, part):
+            at = at[part]
+        elif depth < len(loc) - 1 or _is_member(part, at):
+            continue
+        path.append(part)
+    return tuple(path)
+
+
+def _has(at: object, part: str | int) -> bool:
+    return part in at if isinstance(at, dict) else isinstance(at, tuple) and isinstance(part, int) and part < len(at)
+
+
+def _is_member(part: str | int, at: object) -> bool:
+    """Say whether the last part of a location names a union's member: a rule between the keys of one."""
+    return isinstance(at, dict) and part in (at.get("shape"), at.get("kind"), at.get("from"))
