@@ -1,0 +1,145 @@
+"""What the live screen shows, at which width."""
+
+from datetime import datetime, timedelta, timezone
+
+import pytest
+from rich.cells import cell_len
+
+from servebench.cli.figures import UNDEFINED
+from servebench.cli.screen import Canvas, Limit, View, limits_of, objective_word, screen_lines
+from servebench.cli.status import ClientState, Quantiles, Status
+from servebench.workload.model import Objective
+
+NOW = datetime(2026, 9, 3, 14, 18, 36, tzinfo=timezone(timedelta(hours=2), "CEST"))
+
+
+def _status(**given: object) -> Status:
+    known: dict[str, object] = {
+        "state": "running",
+        "t_s": 393.0,
+        "duration_s": 570.0,
+        "phase": "burst",
+        "phase_index": 2,
+        "phase_count": 3,
+        "phase_t_s": 123.0,
+        "phase_duration_s": 300.0,
+        "workers": 2,
+        "planned_total": 3460,
+        "sent": 2560,
+        "answered": 2503,
+        "ok": 2498,
+        "errors": {"timeout_first_token": 4, "http_503": 1},
+        "inflight": 57,
+        "late": 0,
+        "shed": 0,
+        "planned_per_s": 20.0,
+        "sent_per_s": 20.1,
+        "answered_per_s": 11.4,
+        "out_tokens_per_s": 1310.0,
+        "in_tokens_per_s": 4950.0,
+        "ttft_ms": Quantiles(n=273, p50=131.0, p95=742.0, max=1480.0),
+        "tpot_ms": Quantiles(n=273, p50=24.9, p95=46.1, max=61.0),
+        "chunk_gap_ms": Quantiles(n=999, p50=21.0, p95=61.3, max=118.0),
+        "client": ClientState(hub_lag_ms_p99=0.8, cpu=0.38, dispatch_lag_ms_p99=0.4, read_delay_ms_p99=0.2),
+    }
+    return Status(**(known | given))  # type: ignore[arg-type] # a builder: keys are fields
+
+
+def _view(name: str = "chat-burst", **given: object) -> View:
+    view = View(
+        name=name,
+        url="http://10.0.4.7:8000",
+        model="llama-3.1-8b",
+        drain_s=30,
+        limits={"ttft": Limit(quantile="p95", limit_ms=800), "tpot": Limit(quantile="p95", limit_ms=45)},
+        note="14:18:33 burst 3 of 5 began",
+    )
+    for _ in range(200):
+        view.take(_status(**given))
+    return view
+
+
+def _lines(view: View, width: int = 80, *, unicode: bool = True) -> list[str]:
+    return screen_lines(view, Canvas(width=width, unicode=unicode, now=NOW))
+
+
+@pytest.mark.parametrize("width", [20, 59, 60, 66, 68, 79, 80, 100, 200])
+def test_no_line_is_wider_than_the_terminal_and_all_fit_sixteen_rows(width: int) -> None:
+    lines = _lines(_view(), width)
+    assert len(lines) <= 16
+    assert max(cell_len(line) for line in lines) <= width
+
+
+def test_at_eighty_columns_every_figure_stands_beside_its_unit() -> None:
+    text = "\n".join(_lines(_view()))
+    for shown in (
+        "chat-burst   http://10.0.4.7:8000   llama-3.1-8b   2 workers",
+        "41 %  burst (3 of 3), 02:03 of 05:00",
+        "68 %  02:57 left, ends 14:21:33 CEST",
+        "planned 20.0 req/s   sent 20.1   answered 11.4",
+        "sent 2,560 of 3,460   in flight 57   late 0   shed 0",
+        "p95 < 800 ms ~close",
+        "p95 < 45 ms ✗missed",
+        "out 1,310 tok/s   in 4,950 tok/s",
+        "ok 2,498   timeout_first_token 4   http_503 1   error 0.2 %",
+        "✓ clean   lag p99: dispatch 0.4 ms, read 0.2 ms   CPU 38 %",
+        "burst 3 of 5 began",
+        "let 57 requests finish (30 s at most)",
+    ):
+        assert shown in text
+
+
+def test_sparklines_go_first_then_the_largest_values_then_all_but_one_line() -> None:
+    assert "█" * 12 in _lines(_view(), 80)[3]
+    assert "█" * 12 not in _lines(_view(), 79)[3]
+    assert "1,480" in "\n".join(_lines(_view(), 68))
+    assert "1,480" not in "\n".join(_lines(_view(), 66))
+    assert len(_lines(_view(), 50)) == 1
+
+
+def test_before_the_first_answer_a_latency_row_waits_and_shows_no_zero() -> None:
+    lines = _lines(_view(ttft_ms=Quantiles(), answered=0, ok=0, errors={}))
+    row = next(line for line in lines if line.startswith("  TTFT"))
+    assert "waiting for the first answer" in row
+    assert "0" not in row
+    assert f"error {UNDEFINED} %" in "\n".join(lines)
+
+
+def test_before_the_load_only_the_workers_are_shown() -> None:
+    view = View(name="w", url="http://h:1", model=None, drain_s=30)
+    view.take(Status(state="waiting", workers=1))
+    lines = _lines(view)
+    assert lines[1] == "waiting for workers: 1 connected"
+    assert "LATENCY" not in "\n".join(lines)
+
+
+def test_without_utf8_only_ascii_is_drawn() -> None:
+    drawn = "\n".join(line for line in _lines(_view(), unicode=False) if "chunk gap" not in line)
+    assert drawn.isascii()
+
+
+def test_wide_characters_in_a_name_do_not_push_the_address_off() -> None:
+    title = _lines(_view(name="測試" * 40))[0]
+    assert "http://10.0.4.7:8000" in title
+    assert cell_len(title) <= 80
+
+
+@pytest.mark.parametrize(
+    ("p95", "word"), [(None, "p95 < 100 ms"), (50.0, "✓met"), (90.0, "~close"), (100.0, "✗missed"), (300.0, "✗missed")]
+)
+def test_an_objective_is_met_close_within_ten_percent_or_missed(p95: float | None, word: str) -> None:
+    limit = Limit(quantile="p95", limit_ms=100)
+    assert objective_word(limit, Quantiles(n=1, p95=p95), unicode=True).endswith(word)
+
+
+def test_limits_come_from_the_workload_in_milliseconds() -> None:
+    wanted = (
+        Objective(metric="ttft", quantile=0.95, limit=800_000_000.0),
+        Objective(metric="error_rate", quantile=None, limit=0.01),
+    )
+    assert limits_of(wanted) == {"ttft": Limit(quantile="p95", limit_ms=800.0)}
+
+
+def test_a_busy_client_is_named_in_words_and_not_by_colour_alone() -> None:
+    lines = _lines(_view(client=ClientState(hub_lag_ms_p99=31.0, cpu=0.5)))
+    assert "! busy" in next(line for line in lines if line.startswith("CLIENT"))
