@@ -94,3 +94,27 @@ class RequestColumns:
 
     def __len__(self) -> int:
         return len(self.sent_ns)
+
+
+def take(c: RequestColumns, rows: BoolArray) -> RequestColumns:
+    """Return the requests of a mask of shape (n,), with their events."""
+    events = rows[c.chunks.request()]
+    lengths = np.diff(c.chunks.offsets)[rows]
+    return RequestColumns(
+        intended_ns=c.intended_ns[rows],
+        dispatched_ns=c.dispatched_ns[rows],
+        sent_ns=c.sent_ns[rows],
+        end_ns=c.end_ns[rows],
+        input_tokens=c.input_tokens[rows],
+        output_tokens=c.output_tokens[rows],
+        ok=c.ok[rows],
+        failed=c.failed[rows],
+        chunks=ChunkColumns(
+            offsets=np.concatenate((np.zeros(1, np.int64), np.cumsum(lengths))),
+            ns=c.chunks.ns[events],
+            kind=c.chunks.kind[events],
+            choice=c.chunks.choice[events],
+            read=c.chunks.read[events],
+            tokens=c.chunks.tokens[events],
+        ),
+    )

@@ -1,0 +1,161 @@
+"""Know whether every planned request has a row or a name: planned = distinct seqs of the rows + lost."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import groupby
+from typing import NamedTuple
+
+import numpy as np
+
+from servebench.metrics.columns import FloatArray, IntArray
+from servebench.shards.manifest import LostRange, Manifest, MembersRecord
+
+UNKNOWN = "unknown"
+UNDISPATCHED = "undispatched"
+
+
+class RowKeys(NamedTuple):
+    """Keys of all rows in order of (seq, attempt), with the intended time (NaN = none) and phase of each."""
+
+    seq: IntArray
+    attempt: IntArray
+    intended_ns: FloatArray
+    phase: tuple[str, ...]
+
+
+class _Blame(NamedTuple):
+    worker: str | None
+    cause: str
+    certain: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Accounting:
+    """Counts of requests. `beyond` = distinct seqs that no plan holds; `duplicates` = rows whose key was seen before.
+
+    `unnamed` = requests that workers say they began but which have neither row nor name.
+    """
+
+    planned: int
+    rows: int
+    distinct: int
+    duplicates: int
+    beyond: int
+    unnamed: int
+    lost: tuple[LostRange, ...]
+    lost_by_phase: Mapping[str, int]
+
+    @property
+    def lost_count(self) -> int:
+        """Requests in the lost ranges."""
+        return sum(item.last - item.first + 1 for item in self.lost)
+
+
+def account(manifest: Manifest, keys: RowKeys) -> Accounting:
+    """Return who is missing. Pure; the same answer for a manifest that it has already completed."""
+    seqs = np.unique(keys.seq)
+    same = (np.diff(keys.seq) == 0) & (np.diff(keys.attempt) == 0)
+    limit = _plan_size(manifest, seqs)
+    missing = _missing_of_plan(limit, seqs) if limit is not None else _missing_of_leases(manifest, seqs)
+    ranges = _named(manifest, keys, missing)
+    planned = limit if limit is not None else len(seqs) + len(missing)
+    return Accounting(
+        planned=planned,
+        rows=len(keys.seq),
+        distinct=len(seqs),
+        duplicates=int(np.sum(same)),
+        beyond=int(np.sum(seqs >= limit)) if limit is not None else 0,
+        unnamed=max(0, _begun(manifest) - planned) if limit is None else 0,
+        lost=ranges,
+        lost_by_phase=_by_phase(manifest, keys, missing),
+    )
+
+
+def never_closed(manifest: Manifest) -> bool:
+    """Return whether the master ended without a word, so that `planned` is only what the rows prove."""
+    return manifest.stop_cause is None
+
+
+def _plan_size(manifest: Manifest, seqs: IntArray) -> int | None:
+    """Return how many seqs were due; None where there is no plan (tokens, closed)."""
+    if manifest.engine != "plan":
+        return None
+    if never_closed(manifest) or manifest.planned is None:
+        return max(manifest.planned or 0, int(seqs[-1]) + 1 if len(seqs) else 0)
+    return manifest.planned
+
+
+def _begun(manifest: Manifest) -> int:
+    return sum(worker.begun for worker in manifest.workers if worker.begun is not None)
+
+
+def _missing_of_plan(planned: int, seqs: IntArray) -> IntArray:
+    present = np.zeros(planned, bool)
+    present[seqs[(seqs >= 0) & (seqs < planned)]] = True
+    return np.flatnonzero(~present)
+
+
+def _missing_of_leases(manifest: Manifest, seqs: IntArray) -> IntArray:
+    leased = [np.arange(item.first, item.last + 1) for item in manifest.lost_detail]
+    return np.setdiff1d(np.concatenate([np.empty(0, np.int64), *leased]), seqs)
+
+
+def _named(manifest: Manifest, keys: RowKeys, missing: IntArray) -> tuple[LostRange, ...]:
+    """Return runs of missing seqs that share owner and cause, in order."""
+    blames = [_blame(manifest, keys, int(seq)) for seq in missing]
+    ranges = []
+    numbered = enumerate(zip(missing.tolist(), blames, strict=True))
+    for _, run in groupby(numbered, key=lambda item: (item[1][0] - item[0], item[1][1])):
+        items = list(run)
+        blame = items[0][1][1]
+        ranges.append(
+            LostRange(
+                first=items[0][1][0],
+                last=items[-1][1][0],
+                worker=blame.worker,
+                cause=blame.cause,
+                certain=blame.certain,
+            )
+        )
+    return tuple(ranges)
+
+
+def _blame(manifest: Manifest, keys: RowKeys, seq: int) -> _Blame:
+    """Return whose a missing seq was: as the master wrote it, else by the membership at its intended time."""
+    for item in manifest.lost_detail:
+        if item.first <= seq <= item.last and (item.worker is not None or item.cause != UNKNOWN):
+            return _Blame(item.worker, item.cause, item.certain)
+    owner = _owner(manifest.members, keys, seq)
+    record = next((worker for worker in manifest.workers if worker.worker == owner), None)
+    clean = record is not None and record.state == "closed"
+    return _Blame(owner, UNDISPATCHED if clean else UNKNOWN, True)
+
+
+def _owner(members: list[MembersRecord], keys: RowKeys, seq: int) -> str | None:
+    """Return the member whose turn the seq was, None where a change of members lies near its unknown time."""
+    place = int(np.searchsorted(keys.seq, seq))
+    before = keys.intended_ns[place - 1] if place else -np.inf
+    after = keys.intended_ns[place] if place < len(keys.seq) else np.inf
+    starts = np.array([record.from_ns for record in members], dtype=np.float64)
+    first = int(np.searchsorted(starts, before, side="right")) - 1
+    last = int(np.searchsorted(starts, after, side="right")) - 1
+    candidates = {
+        record.workers[seq % len(record.workers)] for record in members[max(first, 0) : last + 1] if record.workers
+    }
+    return candidates.pop() if len(candidates) == 1 else None
+
+
+def _by_phase(manifest: Manifest, keys: RowKeys, missing: IntArray) -> dict[str, int]:
+    """Return how many missing seqs each phase has: by the plan's sizes, else by the row before."""
+    if not len(missing):
+        return {}
+    sizes = [phase.planned for phase in manifest.phases]
+    if manifest.engine == "plan" and all(size is not None for size in sizes):
+        ends = np.cumsum([size for size in sizes if size is not None])
+        places = np.minimum(np.searchsorted(ends, missing, side="right"), len(sizes) - 1)
+        names = [manifest.phases[place].name for place in places]
+    elif len(keys.seq):
+        names = [keys.phase[place] for place in np.maximum(np.searchsorted(keys.seq, missing) - 1, 0)]
+    else:
+        names = [manifest.phases[0].name if manifest.phases else UNKNOWN] * len(missing)
+    return {name: names.count(name) for name in dict.fromkeys(names)}

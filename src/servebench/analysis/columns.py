@@ -1,0 +1,72 @@
+"""Know how a table of request rows becomes the numpy columns that formulas read."""
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from servebench.core.outcomes import CHUNK_KINDS, ChunkKind, Outcome
+from servebench.metrics.columns import FAILED_OUTCOMES, ChunkColumns, FloatArray, IntArray, RequestColumns
+
+_OTHER = CHUNK_KINDS.index(ChunkKind.OTHER)
+
+
+def floats(table: pa.Table, name: str) -> FloatArray:
+    """Return a numeric column as float64, null as NaN."""
+    return np.asarray(table[name].cast(pa.float64()).to_numpy(), dtype=np.float64)
+
+
+def words(table: pa.Table, name: str) -> npt.NDArray[np.object_]:
+    """Return any scalar column as Python strings, None where null."""
+    return np.asarray(table[name].cast(pa.utf8()).to_numpy(), dtype=object)
+
+
+def flags(table: pa.Table, name: str) -> npt.NDArray[np.bool_]:
+    """Return a boolean column, null as False."""
+    return np.equal(floats(table, name), 1.0).astype(np.bool_)
+
+
+def list_offsets(table: pa.Table, name: str) -> IntArray:
+    """Return where each row's list starts and ends in the flattened column, shape (rows + 1,); null lists are empty."""
+    lengths = pc.fill_null(pc.list_value_length(table[name]), 0).to_numpy()
+    return np.concatenate((np.zeros(1, np.int64), np.cumsum(lengths, dtype=np.int64)))
+
+
+def flat_floats(table: pa.Table, name: str) -> FloatArray:
+    """Return the elements of a list column as float64, null elements as NaN."""
+    return np.asarray(pc.list_flatten(table[name]).cast(pa.float64()).to_numpy(), dtype=np.float64)
+
+
+def _kind_codes(table: pa.Table) -> npt.NDArray[np.int8]:
+    """Return the code of each event's kind; a word of a later version counts as `other`."""
+    kinds = pc.list_flatten(table["chunk_kind"]).cast(pa.utf8())
+    codes = pc.index_in(kinds, value_set=pa.array([kind.value for kind in CHUNK_KINDS]))
+    return np.nan_to_num(np.asarray(codes.to_numpy(), dtype=np.float64), nan=_OTHER).astype(np.int8)
+
+
+def chunk_columns(table: pa.Table) -> ChunkColumns:
+    """Return the events of all rows."""
+    return ChunkColumns(
+        offsets=list_offsets(table, "chunk_ns"),
+        ns=flat_floats(table, "chunk_ns"),
+        kind=_kind_codes(table),
+        choice=flat_floats(table, "chunk_choice").astype(np.int8),
+        read=flat_floats(table, "chunk_read").astype(np.int32),
+        tokens=flat_floats(table, "chunk_tokens"),
+    )
+
+
+def request_columns(table: pa.Table) -> RequestColumns:
+    """Return the columns that formulas read, one row a request row."""
+    outcome = words(table, "outcome")
+    return RequestColumns(
+        intended_ns=floats(table, "intended_ns"),
+        dispatched_ns=floats(table, "dispatched_ns"),
+        sent_ns=floats(table, "sent_ns"),
+        end_ns=floats(table, "end_ns"),
+        input_tokens=floats(table, "input_tokens"),
+        output_tokens=floats(table, "output_tokens"),
+        ok=np.asarray(outcome == Outcome.OK.value, dtype=bool),
+        failed=np.isin(outcome.astype(str), [word.value for word in FAILED_OUTCOMES]),
+        chunks=chunk_columns(table),
+    )

@@ -1,0 +1,162 @@
+"""Know how many requests of a run ended how, in all and per phase."""
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from servebench.analysis.accounting import Accounting
+from servebench.analysis.columns import words
+from servebench.analysis.numbers import plain
+from servebench.analysis.samples import rate_over
+from servebench.analysis.source import RunData
+from servebench.analysis.verdict import phase_planned
+from servebench.analysis.windows import phase_windows, sent_outside
+from servebench.core.outcomes import Outcome
+from servebench.metrics import Window
+from servebench.metrics.columns import BoolArray
+
+
+class OutcomeCount(NamedTuple):
+    """Rows that ended one way; `example` is what the server or the system said once, None where nobody did."""
+
+    outcome: str
+    error_class: str | None
+    n: int
+    example: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PhaseCounts:
+    """One phase that ran. `sent` = rows that reached the wire; `window` is cut at the stop."""
+
+    name: str
+    shape: str
+    measured: bool
+    window: Window
+    planned: int
+    sent: int
+    ok: int
+    failed: int
+    cancelled: int
+    shed: int
+    late: int
+    lost: int
+    answered_per_s: float
+    output_tokens_per_s: float
+
+    def record(self) -> dict[str, str | int | float | None]:
+        """Return a plain object for JSON and CSV, units in the names."""
+        return {
+            "phase": self.name,
+            "shape": self.shape,
+            "measured": "yes" if self.measured else "no",
+            "start_s": plain(self.window.start_ns / 1e9),
+            "end_s": plain(self.window.end_ns / 1e9),
+            "planned": self.planned,
+            "sent": self.sent,
+            "ok": self.ok,
+            "failed": self.failed,
+            "cancelled": self.cancelled,
+            "shed": self.shed,
+            "late": self.late,
+            "lost": self.lost,
+            "answered_per_s": plain(self.answered_per_s),
+            "output_tokens_per_s": plain(self.output_tokens_per_s),
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Counts:
+    """Measured requests together; `warmup` = rows left out, `seconds` = measured time.
+
+    `sent_outside` = rows that were sent outside the window of their phase.
+    """
+
+    rows: int
+    warmup: int
+    planned: int
+    sent: int
+    ok: int
+    failed: int
+    cancelled: int
+    shed: int
+    late: int
+    lost: int
+    sent_outside: int
+    seconds: float
+
+
+def count_phases(run: RunData, books: Accounting) -> tuple[PhaseCounts, ...]:
+    """Return the counts of each phase that ran, in order."""
+    windows = phase_windows(run)
+    records = [phase for phase in run.manifest.phases if phase.name in windows]
+    rows = [
+        len(np.unique(run.seq[run.phase == phase.name])) + books.lost_by_phase.get(phase.name, 0) for phase in records
+    ]
+    planned = phase_planned([phase.planned for phase in records], rows, books.planned)
+    return tuple(
+        _phase(
+            run,
+            phase.name,
+            (phase.shape, phase.measured),
+            windows[phase.name],
+            (size, books.lost_by_phase.get(phase.name, 0)),
+        )
+        for phase, size in zip(records, planned, strict=True)
+    )
+
+
+def _phase(run: RunData, name: str, kind: tuple[str, bool], window: Window, books: tuple[int, int]) -> PhaseCounts:
+    mine = np.asarray(run.phase == name, dtype=bool)
+    return PhaseCounts(
+        name=name,
+        shape=kind[0],
+        measured=kind[1],
+        window=window,
+        planned=books[0],
+        sent=int(np.sum(mine & ~np.isnan(run.columns.sent_ns))),
+        ok=int(np.sum(mine & run.columns.ok)),
+        failed=int(np.sum(mine & run.columns.failed)),
+        cancelled=_ended(run, mine, Outcome.CANCELLED),
+        shed=_ended(run, mine, Outcome.SHED),
+        late=int(np.sum(mine & run.late)),
+        lost=books[1],
+        answered_per_s=rate_over("request_throughput", run.columns, [window]),
+        output_tokens_per_s=rate_over("output_token_throughput", run.columns, [window]),
+    )
+
+
+def _ended(run: RunData, rows: BoolArray, outcome: Outcome) -> int:
+    return int(np.sum(rows & (run.outcome == outcome.value)))
+
+
+def count_measured(run: RunData, phases: tuple[PhaseCounts, ...]) -> Counts:
+    """Return the counts of all measured phases together."""
+    chosen = [phase for phase in phases if phase.measured]
+    total = {
+        name: sum(getattr(phase, name) for phase in chosen)
+        for name in ("planned", "sent", "ok", "failed", "cancelled", "shed", "late", "lost")
+    }
+    return Counts(
+        rows=int(np.sum(run.measured)),
+        warmup=int(np.sum(~run.measured)),
+        sent_outside=sent_outside(run),
+        seconds=sum(phase.window.seconds for phase in chosen),
+        **total,
+    )
+
+
+def count_outcomes(run: RunData) -> tuple[OutcomeCount, ...]:
+    """Return how measured rows ended, most frequent first, ok before all."""
+    classes, messages = words(run.table, "error_class"), words(run.table, "error_message")
+    kinds: Counter[tuple[str, str | None]] = Counter()
+    examples: dict[tuple[str, str | None], str] = {}
+    for index in np.flatnonzero(run.measured):
+        key = (str(run.outcome[index]), classes[index])
+        kinds[key] += 1
+        if messages[index] and key not in examples:
+            examples[key] = messages[index]
+    ordered = sorted(kinds.items(), key=lambda item: (item[0][0] != Outcome.OK.value, -item[1], str(item[0])))
+    return tuple(OutcomeCount(key[0], key[1], n, examples.get(key)) for key, n in ordered)

@@ -1,0 +1,169 @@
+"""Know everything that is said about a run, computed once for merge, summary and report."""
+
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+import numpy as np
+
+from servebench.analysis.accounting import Accounting, RowKeys, account
+from servebench.analysis.columns import words
+from servebench.analysis.counts import (
+    Counts,
+    OutcomeCount,
+    PhaseCounts,
+    count_measured,
+    count_outcomes,
+    count_phases,
+)
+from servebench.analysis.curve import CurvePoint, curve
+from servebench.analysis.health import Health, read_health, spoiled_seconds
+from servebench.analysis.objectives import Result, assess, declared, overall
+from servebench.analysis.samples import of_rows, sample_all
+from servebench.analysis.source import RunData, load_run
+from servebench.analysis.standouts import Scene, stand_out
+from servebench.analysis.tables import Table, percentile_table
+from servebench.analysis.verdict import Facts, PhaseFacts, judge, lag_limit_ns
+from servebench.metrics import formulas
+from servebench.metrics.columns import take
+from servebench.shards.manifest import Manifest
+
+
+class Client(NamedTuple):
+    """How clean the client itself was in measured time; `known` false = no health rows were recorded."""
+
+    clean_s: float
+    seconds: float
+    known: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Digest:
+    """The manifest as merge completes it, and all that was computed. Latency and counts are of measured requests."""
+
+    manifest: Manifest
+    accounting: Accounting
+    counts: Counts
+    phases: tuple[PhaseCounts, ...]
+    outcomes: tuple[OutcomeCount, ...]
+    objectives: tuple[Result, ...]
+    table: Table
+    curve: tuple[CurvePoint, ...]
+    client: Client
+    token_source: str | None
+    model: str | None
+    standouts: tuple[str, ...]
+
+
+class Examined(NamedTuple):
+    """A run folder as read, and what came of it. Nothing is written."""
+
+    run: RunData
+    health: Health
+    digest: Digest
+
+
+def examine(folder: Path) -> Examined:
+    """Read a run folder and compute everything.
+
+    Raises ShardError where the folder is no run folder.
+    """
+    run = load_run(folder)
+    health = read_health(folder, run.manifest.run_id)
+    return Examined(run, health, digest(run, health))
+
+
+def digest(run: RunData, health: Health) -> Digest:
+    """Return all that is said about a run; the same rows and manifest give the same digest."""
+    keys = RowKeys(run.seq, run.attempt, run.columns.intended_ns, tuple(map(str, run.phase)))
+    books = account(run.manifest, keys)
+    phases = count_phases(run, books)
+    counts = count_measured(run, phases)
+    results = _objectives(run)
+    facts = Facts(
+        engine=run.manifest.engine,
+        stop_cause=run.manifest.stop_cause,
+        accounting=books,
+        part_faults=run.faults,
+        ok=counts.ok,
+        impossible=formulas.impossible_spans(take(run.columns, run.measured)),
+        objectives=overall(results),
+        phases=tuple(_phase_facts(run, health, phase) for phase in phases if phase.measured),
+    )
+    table, points = percentile_table(run), curve(run)
+    source = _most(run, "token_source")
+    client = _client(health, phases)
+    scene = Scene(
+        table=table,
+        curve=points,
+        outcomes=count_outcomes(run),
+        token_source=source,
+        coalesced=formulas.coalesced_share(take(run.columns, run.measured)),
+    )
+    return Digest(
+        manifest=_completed(run, books, facts),
+        accounting=books,
+        counts=counts,
+        phases=phases,
+        outcomes=scene.outcomes,
+        objectives=results,
+        table=table,
+        curve=points,
+        client=client,
+        token_source=source,
+        model=_most(run, "model"),
+        standouts=stand_out(scene),
+    )
+
+
+def _completed(run: RunData, books: Accounting, facts: Facts) -> Manifest:
+    return msgspec.structs.replace(
+        run.manifest,
+        state="merged",
+        planned=books.planned,
+        rows=books.rows,
+        lost=[(item.first, item.last) for item in books.lost],
+        lost_detail=list(books.lost),
+        shards=list(run.shards),
+        verdict=judge(facts),
+    )
+
+
+def _objectives(run: RunData) -> tuple[Result, ...]:
+    wanted = declared(run.manifest.workload)
+    if not wanted:
+        return ()
+    part = take(run.columns, run.measured)
+    pooled = {name: of_rows(samples, run.measured) for name, samples in sample_all(run.columns).items()}
+    ended = int(np.sum(part.ok | part.failed))
+    return assess(wanted, pooled, {"error_rate": (formulas.error_rate(part), ended)})
+
+
+def _phase_facts(run: RunData, health: Health, phase: PhaseCounts) -> PhaseFacts:
+    lag = formulas.dispatch_lag_ns(run.columns)[run.phase == phase.name]
+    limit = lag_limit_ns(phase.window.seconds, phase.planned)
+    return PhaseFacts(
+        name=phase.name,
+        planned=phase.planned,
+        lost=phase.lost,
+        dispatched=int(np.sum(~np.isnan(lag))),
+        lagging=int(np.sum(lag > limit)),
+        lag_limit_ns=limit,
+        seconds=phase.window.seconds,
+        spoiled_seconds=spoiled_seconds(health, phase.window),
+    )
+
+
+def _client(health: Health, phases: tuple[PhaseCounts, ...]) -> Client:
+    windows = [phase.window for phase in phases if phase.measured]
+    seconds = sum(window.seconds for window in windows)
+    spoiled = sum(spoiled_seconds(health, window) for window in windows)
+    return Client(max(0.0, seconds - spoiled), seconds, len(health.t_ns) > 0)
+
+
+def _most(run: RunData, name: str) -> str | None:
+    """Return the most frequent word of a column, None where it is always null."""
+    found = Counter(word for word in words(run.table, name) if word is not None)
+    return min(found, key=lambda word: (-found[word], word)) if found else None

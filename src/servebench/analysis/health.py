@@ -1,0 +1,48 @@
+"""Know what the client's own health parts say: its lag and load over time, and which seconds it spoiled."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from servebench.analysis.columns import flags, floats, words
+from servebench.core.errors import ShardError
+from servebench.metrics.columns import BoolArray, FloatArray, Window
+from servebench.shards.health_schema import HEALTH_SCHEMA
+from servebench.shards.reader import read_parts
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Health:
+    """One element per worker and second; `t_ns` is its end, NaN = not known. Empty without health parts."""
+
+    t_ns: FloatArray
+    worker: npt.NDArray[np.object_]
+    hub_lag_p99_ns: FloatArray
+    cpu_share: FloatArray
+    read_delay_p99_ns: FloatArray
+    spoiled: BoolArray
+
+
+def read_health(folder: Path, run_id: str) -> Health:
+    """Return the health rows of a run folder; a part that cannot be read, and a missing folder, give none."""
+    try:
+        table = read_parts(folder / "health", run_id, schema=HEALTH_SCHEMA).table
+    except ShardError:
+        table = HEALTH_SCHEMA.empty_table()
+    table = table.sort_by([("t_ns", "ascending"), ("worker", "ascending")])
+    return Health(
+        t_ns=floats(table, "t_ns"),
+        worker=words(table, "worker"),
+        hub_lag_p99_ns=floats(table, "hub_lag_p99_ns"),
+        cpu_share=floats(table, "cpu_share"),
+        read_delay_p99_ns=floats(table, "read_delay_p99_ns"),
+        spoiled=flags(table, "spoiled"),
+    )
+
+
+def spoiled_seconds(health: Health, window: Window) -> int:
+    """Return in how many seconds of a window at least one worker was itself the limit."""
+    inside = (health.t_ns > window.start_ns) & (health.t_ns <= window.end_ns) & health.spoiled
+    return len(np.unique(np.ceil(health.t_ns[inside] / 1e9)))

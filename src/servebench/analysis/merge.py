@@ -1,0 +1,96 @@
+"""Know how a run folder becomes complete: checked, counted, summarised. Parts are never changed."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+
+from servebench.analysis.curve import CurvePoint
+from servebench.analysis.digest import Digest, examine
+from servebench.analysis.numbers import plain
+from servebench.analysis.render import Cell, as_csv, csv_text
+from servebench.shards.manifest import Manifest, write_atomic, write_manifest
+
+SUMMARY_NAME = "summary.json"
+TABLES = "tables"
+
+
+def merge(folder: Path) -> Manifest:
+    """Check and count the parts of a run; write summary.json, tables/*.csv and last run.json, each atomically.
+
+    Running it again writes the same bytes. Raises ShardError where the folder is no run folder.
+    """
+    found = examine(folder).digest
+    write_outputs(folder, found)
+    return found.manifest
+
+
+def write_outputs(folder: Path, found: Digest) -> None:
+    """Write the files that `merge` owns."""
+    (folder / TABLES).mkdir(exist_ok=True)
+    write_atomic(folder / TABLES / "percentiles.csv", as_csv(found.table).encode())
+    write_atomic(folder / TABLES / "curve.csv", curve_csv(found.curve).encode())
+    write_atomic(folder / TABLES / "phases.csv", _records_csv([phase.record() for phase in found.phases]).encode())
+    write_atomic(folder / SUMMARY_NAME, summary_json(found))
+    write_manifest(folder, found.manifest)
+
+
+def curve_csv(points: Sequence[CurvePoint]) -> str:
+    """Return the throughput-under-load curve, one line a level; text cells cannot be formulas."""
+    return _records_csv([point.record() for point in points])
+
+
+def _records_csv(records: Sequence[dict[str, Cell]]) -> str:
+    return csv_text(list(records[0]), records) if records else ""
+
+
+def summary_json(found: Digest) -> bytes:
+    """Return what other programs read: verdict, counts, objectives, outcomes, percentiles, curve; null = undefined."""
+    manifest, counts = found.manifest, found.counts
+    content = {
+        "run_id": manifest.run_id,
+        "name": manifest.name,
+        "model": found.model,
+        "verdict": manifest.verdict,
+        "planned": manifest.planned,
+        "planned_total": manifest.planned_total,
+        "rows": manifest.rows,
+        "lost": found.accounting.lost_count,
+        "measured": {
+            "requests": counts.rows,
+            "left_out_warmup": counts.warmup,
+            "planned": counts.planned,
+            "sent": counts.sent,
+            "ok": counts.ok,
+            "failed": counts.failed,
+            "cancelled": counts.cancelled,
+            "shed": counts.shed,
+            "late": counts.late,
+            "lost": counts.lost,
+            "sent_outside_window": counts.sent_outside,
+            "seconds": plain(counts.seconds),
+        },
+        "client": {
+            "clean_s": plain(found.client.clean_s) if found.client.known else None,
+            "seconds": plain(found.client.seconds),
+        },
+        "token_source": found.token_source,
+        "objectives": [
+            {
+                "metric": result.metric.name,
+                "quantile": result.quantile,
+                "unit": result.metric.unit,
+                "limit": plain(result.limit),
+                "measured": plain(result.measured),
+                "n": result.n,
+                "state": result.state,
+            }
+            for result in found.objectives
+        ],
+        "outcomes": [item._asdict() for item in found.outcomes],
+        "phases": [phase.record() for phase in found.phases],
+        "percentiles": found.table.records(),
+        "curve": [point.record() for point in found.curve],
+        "standouts": list(found.standouts),
+    }
+    return msgspec.json.format(msgspec.json.encode(content), indent=2) + b"\n"

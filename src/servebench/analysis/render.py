@@ -1,0 +1,119 @@
+"""Know how tables are written: aligned text, Markdown, CSV, JSON."""
+
+import csv
+import io
+import unicodedata
+from collections.abc import Iterable, Mapping, Sequence
+
+import msgspec
+
+from servebench.analysis.numbers import UNDEFINED, count, significant
+from servebench.analysis.tables import STATISTICS, Table, TableRow
+
+SHOWN: tuple[str, ...] = ("mean", "p50", "p95", "p99", "p999", "max")
+_FORMULA_STARTS = (
+    *"=+-@",
+    "\N{FULLWIDTH EQUALS SIGN}",
+    "\N{FULLWIDTH PLUS SIGN}",
+    "\N{FULLWIDTH HYPHEN-MINUS}",
+    "\N{FULLWIDTH COMMERCIAL AT}",
+)
+_LARGEST_MS = 9_999
+
+Cell = str | int | float | None
+
+
+def shown_unit(row: TableRow, names: Sequence[str] = SHOWN) -> tuple[str, float]:
+    """Return the unit of a row for people, and by what to divide: milliseconds above 9,999 are shown in seconds."""
+    largest = max((abs(value) for name in names if (value := getattr(row, name)) is not None), default=0.0)
+    if row.unit == "ms" and largest > _LARGEST_MS:
+        return "s", 1000.0
+    return row.unit, 1.0
+
+
+def _cells(table: Table, row: TableRow) -> list[str]:
+    unit, divisor = shown_unit(row)
+    numbers = [None if (value := getattr(row, name)) is None else value / divisor for name in SHOWN]
+    return [row.metric, unit, *row.group, count(row.n), *map(significant, numbers)]
+
+
+def _header(table: Table) -> list[str]:
+    return ["metric", "unit", *table.by, "n", *SHOWN]
+
+
+def width(text: str) -> int:
+    """Return how many terminal columns a text takes: wide characters two, combining ones none."""
+    return sum(
+        0 if unicodedata.combining(character) else 2 if unicodedata.east_asian_width(character) in "WF" else 1
+        for character in text
+    )
+
+
+def align(rows: Sequence[Sequence[str]], left: int) -> list[str]:
+    """Return lines with columns padded to equal width; the first `left` columns flush left, the others right."""
+    widths = [max(width(row[index]) for row in rows) for index in range(len(rows[0]))] if rows else []
+    lines = []
+    for row in rows:
+        cells = [
+            text + " " * (size - width(text)) if index < left else " " * (size - width(text)) + text
+            for index, (text, size) in enumerate(zip(row, widths, strict=True))
+        ]
+        lines.append("  ".join(cells).rstrip())
+    return lines
+
+
+def as_text(table: Table) -> str:
+    """Return the table for a terminal, with the reason of its dashes below."""
+    rows = [_header(table), *(_cells(table, row) for row in table.rows)]
+    lines = align(rows, 2 + len(table.by))
+    lines += ["", "Latency of ok requests, from sent unless the name says intended."]
+    lines.append(f'"{UNDEFINED}": undefined, or too few samples.')
+    lines.append("Definitions: servebench table --explain ttft")
+    return "\n".join(lines) + "\n"
+
+
+def as_markdown(table: Table) -> str:
+    """Return a Markdown table that pastes into an issue."""
+    head = _header(table)
+    lines = [
+        f"| {' | '.join(head)} |",
+        f"| {' | '.join(['---'] * (2 + len(table.by)) + ['---:'] * (1 + len(SHOWN)))} |",
+    ]
+    lines += [f"| {' | '.join(_escape_pipes(cell) for cell in _cells(table, row))} |" for row in table.rows]
+    return "\n".join(lines) + "\n"
+
+
+def _escape_pipes(text: str) -> str:
+    return text.replace("\\", "\\\\").replace("|", "\\|").replace("\n", " ")
+
+
+def as_json(table: Table) -> str:
+    """Return a list of objects; null where undefined or where samples are too few."""
+    return msgspec.json.format(msgspec.json.encode(table.records()), indent=2).decode() + "\n"
+
+
+def as_csv(table: Table) -> str:
+    """Return CSV with one line a row of the table."""
+    extra = [name for name in table.by if name != "phase"]
+    return csv_text(["metric", "unit", "phase", *extra, "n", *STATISTICS], table.records())
+
+
+def csv_text(names: Sequence[str], records: Iterable[Mapping[str, Cell]]) -> str:
+    """Return RFC 4180 CSV; undefined is an empty cell, and no text cell can be taken for a formula."""
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\r\n")
+    writer.writerow(names)
+    writer.writerows([_csv_cell(record[name]) for name in names] for record in records)
+    return out.getvalue()
+
+
+def _csv_cell(value: Cell) -> Cell:
+    return harmless(value) if isinstance(value, str) else value
+
+
+def harmless(text: str) -> str:
+    """Return the text with an apostrophe before it where a spreadsheet could run it as a formula."""
+    bare = text.lstrip()
+    if bare.startswith(_FORMULA_STARTS) or text.startswith(("\t", "\r", "\n")):
+        return "'" + text
+    return text

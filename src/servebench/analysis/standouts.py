@@ -1,0 +1,96 @@
+"""Know which findings of a run deserve a sentence; each is a named rule that is silent when its conditions fail."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from servebench.analysis.counts import OutcomeCount
+from servebench.analysis.curve import CurvePoint
+from servebench.analysis.numbers import count, significant
+from servebench.analysis.tables import POOLED, Table
+from servebench.core.outcomes import Outcome, TokenSource
+
+MOST = 3
+PHASE_CONTRAST = 1.5
+QUIET_SEND_LAG_MS = 5.0
+KEPT_UP = 0.9
+OFTEN_COALESCED = 0.2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scene:
+    """What the rules look at; `coalesced` = share of token events that shared a read, NaN without events."""
+
+    table: Table
+    curve: tuple[CurvePoint, ...]
+    outcomes: tuple[OutcomeCount, ...]
+    token_source: str | None
+    coalesced: float
+
+
+def stand_out(scene: Scene) -> tuple[str, ...]:
+    """Return at most three sentences, in order of the rules."""
+    rules: tuple[Callable[[Scene], str | None], ...] = (
+        slower_phase,
+        not_kept_up,
+        timed_out,
+        tokens_estimated,
+        chunks_coalesced,
+    )
+    return tuple(sentence for rule in rules if (sentence := rule(scene)) is not None)[:MOST]
+
+
+def slower_phase(scene: Scene) -> str | None:
+    """Compare TTFT p95 of the slowest phase with the fastest one's; says whether the client waited too."""
+    rows = [row for row in scene.table.rows if row.metric == "ttft" and row.group != (POOLED,) and row.p95 is not None]
+    if len(rows) < 2:
+        return None
+    slow, fast = max(rows, key=lambda row: row.p95 or 0), min(rows, key=lambda row: row.p95 or 0)
+    if slow.p95 is None or fast.p95 is None or slow.p95 < PHASE_CONTRAST * fast.p95:
+        return None
+    text = f"TTFT p95 is {significant(slow.p95)} ms in {slow.group[0]}, {significant(fast.p95)} ms in {fast.group[0]}"
+    lag = scene.table.find("send_lag", *slow.group)
+    if lag is not None and lag.p95 is not None and lag.p95 < QUIET_SEND_LAG_MS:
+        return f"{text}; send lag there is {significant(lag.p95)} ms (p95): the wait is in the server."
+    return text + "."
+
+
+def not_kept_up(scene: Scene) -> str | None:
+    """Name the first load level at which fewer requests were answered well than sent."""
+    for point in scene.curve:
+        sent, achieved = point.sent_per_s, point.achieved_per_s
+        if achieved < KEPT_UP * sent:
+            where = (
+                point.level.phase if point.level.step is None else f"{point.level.phase}, level {point.level.step + 1}"
+            )
+            return f"At {significant(sent)} req/s sent ({where}) {significant(achieved)} req/s were answered well."
+    return None
+
+
+def timed_out(scene: Scene) -> str | None:
+    """Say that requests over a deadline count as errors and are in no latency."""
+    hits = [
+        (item.error_class or Outcome.TIMEOUT.value, item.n)
+        for item in scene.outcomes
+        if item.outcome == Outcome.TIMEOUT
+    ]
+    if not hits:
+        return None
+    total = sum(n for _, n in hits)
+    kinds = ", ".join(f"{name} {count(n)}" for name, n in hits)
+    return (
+        f"{count(total)} request{'s' if total != 1 else ''} hit a deadline ({kinds}): in the error rate, in no latency."
+    )
+
+
+def tokens_estimated(scene: Scene) -> str | None:
+    """Say that token counts are estimates where the server sent no usage."""
+    if scene.token_source != TokenSource.EVENTS:
+        return None
+    return "The server sent no usage: output tokens are counted as one per token event, an estimate."
+
+
+def chunks_coalesced(scene: Scene) -> str | None:
+    """Say that many chunk gaps are 0 because events came together."""
+    if not scene.coalesced > OFTEN_COALESCED:
+        return None
+    return f"{significant(100 * scene.coalesced)} % of token events shared a read with another: their chunk gaps are 0."

@@ -1,0 +1,33 @@
+"""Know the fixed words of a verdict, in the summary, the report and the notebook alike."""
+
+from servebench.core.outcomes import Status
+from servebench.shards.manifest import Verdict
+
+_OBJECTIVES = {
+    "met": "objectives met",
+    "missed": "objectives missed",
+    "undecided": "objectives undecided (too few samples)",
+    "none": "no objectives set",
+}
+STATE_GLYPHS = {"met": "✓", "close": "~", "missed": "✗", "too few samples": "?"}
+
+
+def verdict_words(verdict: Verdict) -> str:
+    """Return the verdict line, such as `VALID, objectives met` or `INVALID: do not use these numbers`."""
+    if verdict.status == Status.INTERRUPTED:
+        return f"INTERRUPTED, {_OBJECTIVES[verdict.objectives]} up to the stop"
+    if not verdict.valid:
+        return "INVALID: do not use these numbers"
+    return f"VALID, {_OBJECTIVES[verdict.objectives]}"
+
+
+def verdict_glyph(verdict: Verdict) -> str:
+    """Return the mark that stands beside the words."""
+    if not verdict.valid:
+        return "!"
+    return {"missed": "✗", "undecided": "?"}.get(verdict.objectives, "✓")
+
+
+def printable(text: str) -> str:
+    """Return text from a server or file without control characters, for a terminal line."""
+    return "".join(character if character.isprintable() else "\N{REPLACEMENT CHARACTER}" for character in text)
