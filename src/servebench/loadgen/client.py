@@ -100,10 +100,15 @@ class Client:
         return self._reactor.clock
 
     def close(self) -> None:
-        """Close every connection and stop watching; requests in flight must have ended. Does not block."""
+        """Close every connection and stop watching; does not block.
+
+        A request still in flight fails with HarnessError: end it first, by `cancel_all`.
+        """
         if self._closed:
             return
         self._closed = True
+        for flight in list(self._flights):
+            flight.on_fault(HarnessError("the transport was closed while a request was in flight"))
         self._sweeper.stop()
         self._sweeper.close()
         self._pool.close()

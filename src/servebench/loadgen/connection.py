@@ -1,55 +1,22 @@
 """Know one connection: how it comes up, how a request leaves it, and how reads come back with their stamps."""
 
 import contextlib
-import errno
-import os
 import select
 import socket
 import ssl
 import time
-from enum import Enum, StrEnum
-from typing import NamedTuple, Protocol
+from enum import Enum
+from typing import Protocol
 
 from gevent import monkey
 
 from servebench.loadgen.address import SocketAddress
+from servebench.loadgen.losses import Loss, Lost, lost_by_errno, lost_by_tls
 from servebench.loadgen.reactor import Reactor
 from servebench.loadgen.stamps import SO_TIMESTAMPNS, STAMP_SPACE
 from servebench.loadgen.tls import TlsPipe
 
 READ_BYTES = 65536
-
-
-class Loss(StrEnum):
-    """How a connection came to its end, other than by our own `close`."""
-
-    CONNECT = "connect"
-    EOF = "eof"
-    RESET = "reset"
-
-
-_ERROR_CLASS = {
-    errno.ECONNREFUSED: "connection_refused",
-    errno.ECONNRESET: "connection_reset",
-    errno.EHOSTUNREACH: "host_unreachable",
-    errno.ENETUNREACH: "network_unreachable",
-    errno.ETIMEDOUT: "timeout_connect",
-}
-
-
-class Lost(NamedTuple):
-    """The end of a connection. `detail` is what the system said, `error_class` a word for it; None = nothing."""
-
-    loss: Loss
-    detail: str | None = None
-    error_class: str | None = None
-
-    @classmethod
-    def by_error(cls, loss: Loss, number: int | None) -> "Lost":
-        """Return the end that an errno tells of."""
-        if number is None:
-            return cls(loss)
-        return cls(loss, os.strerror(number), _ERROR_CLASS.get(number))
 
 
 class Receiver(Protocol):
@@ -136,8 +103,13 @@ class Connection:
         Called by a request's greenlet or in the hub, on a connection that is up; does not block. A failure shows as
         `on_lost`, never here, so that what the server said before it broke off is still read.
         """
-        data = request if self._tls is None else self._tls.encrypt(request)
-        self._unsent = memoryview(data)
+        try:
+            data = request if self._tls is None else self._tls.encrypt(request)
+        except ssl.SSLError as error:
+            now = time.monotonic_ns()
+            self._lose(lost_by_tls(Loss.RESET, error))
+            return now
+        self._unsent = memoryview(bytes(self._unsent) + data if self._unsent else data)
         before = time.monotonic_ns()
         self._flush()
         if self._unsent:
@@ -181,8 +153,7 @@ class Connection:
             elif self._phase is _Phase.HANDSHAKE:
                 self._shake()
         except ssl.SSLError as error:
-            up = self._phase is _Phase.UP
-            self._lose(Lost(Loss.RESET if up else Loss.CONNECT, _tls_text(error), "tls_error"))
+            self._lose(lost_by_tls(Loss.RESET if self._phase is _Phase.UP else Loss.CONNECT, error))
 
     def on_fault(self, error: Exception) -> None:
         """End this use of the connection (called by the reactor)."""
@@ -192,7 +163,7 @@ class Connection:
     def _connected(self) -> None:
         code = self._sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
         if code:
-            self._lose(Lost.by_error(Loss.CONNECT, code))
+            self._lose(lost_by_errno(Loss.CONNECT, code))
             return
         self._reactor.change(self.fd, select.EPOLLIN)
         if self._tls is None:
@@ -207,7 +178,7 @@ class Connection:
         except BlockingIOError:
             received = b""
         except OSError as error:
-            self._lose(Lost.by_error(Loss.CONNECT, error.errno))
+            self._lose(lost_by_errno(Loss.CONNECT, error.errno))
             return
         else:
             if not received:
@@ -236,14 +207,13 @@ class Connection:
         except BlockingIOError:
             return
         except OSError as error:
-            self._lose(Lost.by_error(Loss.RESET, error.errno))
+            self._lose(lost_by_errno(Loss.RESET, error.errno))
             return
         if not data:
             broken = self._send_error is not None
-            self._lose(Lost.by_error(Loss.RESET if broken else Loss.EOF, self._send_error))
+            self._lose(lost_by_errno(Loss.RESET if broken else Loss.EOF, self._send_error))
             return
-        stamp_ns, delay_ns = self._stamp(ancillary)
-        self._reactor.clock.bytes += len(data)
+        stamp_ns, delay_ns = self._stamp(ancillary, len(data))
         if self._tls is None:
             self.receiver.on_read(data, stamp_ns, delay_ns)
         else:
@@ -294,9 +264,3 @@ class Connection:
     def _lose(self, lost: Lost) -> None:
         self.close()
         self.receiver.on_lost(lost)
-
-
-def _tls_text(error: ssl.SSLError) -> str:
-    if isinstance(error, ssl.SSLCertVerificationError):
-        return f"TLS: the certificate is not trusted: {error.verify_message}"
-    return f"TLS: {error.reason or error}"

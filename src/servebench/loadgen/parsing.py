@@ -47,10 +47,9 @@ class ParseQueue:
         until_ns = time.monotonic_ns() + SLICE_NS
         waiting = self._waiting
         while waiting:
-            if not waiting[0].parse(until_ns):
-                waiting.rotate(-1)  # a huge answer must not hold up small ones
-            else:
-                waiting.popleft()
+            item = waiting.popleft()
+            if not item.parse(until_ns):
+                waiting.append(item)  # behind the others: a huge answer must not hold up small ones
             if time.monotonic_ns() >= until_ns:
                 break
         if waiting:

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 from servebench.core.errors import HarnessError
 from servebench.loadgen.address import SocketAddress, Target
-from servebench.loadgen.connection import Connection, Lost, Receiver
+from servebench.loadgen.connection import Connection, Receiver
+from servebench.loadgen.losses import Lost
 from servebench.loadgen.reactor import Reactor
 from servebench.loadgen.tls import TlsPipe
 
@@ -15,6 +16,7 @@ _MACHINE_FAULTS = {
     errno.ENFILE: "raise fs.file-max",
     errno.ENOBUFS: "give the machine more memory for sockets",
     errno.ENOMEM: "give the machine more memory",
+    errno.ENOSPC: "raise fs.epoll.max_user_watches",
     errno.EADDRNOTAVAIL: "widen net.ipv4.ip_local_port_range or use more workers",
 }
 

@@ -56,6 +56,7 @@ class ReadClock:
     """Stamps reads and counts how it went; used by the reactor, in the hub."""
 
     __slots__ = (
+        "_bytes",
         "_delays",
         "_limit_ns",
         "_missing",
@@ -65,7 +66,6 @@ class ReadClock:
         "_realtime_ns",
         "_rejected",
         "_thinned",
-        "bytes",
     )
 
     def __init__(
@@ -78,7 +78,7 @@ class ReadClock:
         self._offset_ns = 0
         self._delays = array("q")
         self._thinned = self._rejected = self._missing = 0
-        self.bytes = 0
+        self._bytes = 0
         self.begin_batch()
 
     def begin_batch(self) -> None:
@@ -98,12 +98,13 @@ class ReadClock:
             self._delays = self._delays[::2]
             self._thinned -= len(self._delays)
 
-    def stamp(self, ancillary: Ancillary) -> tuple[int, int]:
-        """Return (monotonic ns of arrival, read delay in ns) of the read that just came back; does not block.
+    def stamp(self, ancillary: Ancillary, size: int) -> tuple[int, int]:
+        """Return (monotonic ns of arrival, read delay in ns) of a read of `size` bytes that just came back.
 
-        Without a believable kernel stamp it is (now, NO_DELAY).
+        Without a believable kernel stamp it is (now, NO_DELAY). Called in the hub; does not block.
         """
         now = self._monotonic_ns()
+        self._bytes += size
         if not ancillary:
             self._missing += 1
             return now, NO_DELAY
@@ -128,7 +129,7 @@ class ReadClock:
             kernel_stamped=kernel,
             rejected=self._rejected,
             missing=self._missing,
-            bytes=self.bytes,
+            bytes=self._bytes,
             delay_p50_ns=None if p50 is None else round(p50),
             delay_p99_ns=None if p99 is None else round(p99),
             delay_max_ns=int(delays.max()) if delays.size else None,
@@ -140,4 +141,4 @@ class ReadClock:
     def _clear(self) -> None:
         self._delays = array("q")
         self._thinned = self._rejected = self._missing = 0
-        self.bytes = 0
+        self._bytes = 0

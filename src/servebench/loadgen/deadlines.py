@@ -1,0 +1,47 @@
+"""Know which of a request's four deadlines runs when."""
+
+from typing import NamedTuple
+
+from servebench.core.units import NS_PER_MS
+from servebench.wire.outcome import End
+from servebench.workload.model import Timeouts
+
+NEVER = 2**63 - 1
+
+LINGER_NS = 200 * NS_PER_MS
+"""How long an answer that is over waits for the end of its HTTP message, which frees the connection."""
+
+
+class Progress(NamedTuple):
+    """How far a request has come; times in monotonic ns, None = did not happen.
+
+    `connecting_ns`: when the attempt now under way began, None while a connection is up. `token_due`: a streamed answer
+    was asked for and its first token has not come. `answer_done`: nothing that follows can change the answer.
+    """
+
+    connecting_ns: int | None
+    sent_ns: int | None
+    last_read_ns: int | None
+    token_due: bool
+    answer_done: bool
+
+
+def next_deadline(progress: Progress, timeouts: Timeouts) -> tuple[int, End]:
+    """Return the earliest deadline that runs, in monotonic ns, and how the request ends when it passes.
+
+    The idle deadline runs from the last read once the first token is there: before it, silence is the server thinking,
+    which the first-token deadline bounds. NEVER where none runs.
+    """
+    connecting, sent, last_read, token_due, answer_done = progress
+    running: list[tuple[int, End]] = []
+    if connecting is not None:
+        running.append((connecting + timeouts.connect_ns, End.TIMEOUT_CONNECT))
+    if sent is not None:
+        running.append((sent + timeouts.total_ns, End.TIMEOUT_TOTAL))
+        if token_due:
+            running.append((sent + timeouts.first_token_ns, End.TIMEOUT_FIRST_TOKEN))
+        elif last_read is not None:
+            running.append((last_read + timeouts.idle_ns, End.TIMEOUT_IDLE))
+    if answer_done and last_read is not None:
+        running.append((last_read + LINGER_NS, End.COMPLETE))
+    return min(running, default=(NEVER, End.TIMEOUT_TOTAL))
