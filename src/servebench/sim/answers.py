@@ -154,8 +154,8 @@ class StreamedAnswer:
 
     def _finish_body(self) -> None:
         job = self._job
-        self._write(DONE)
         job.draft.t_done_ns = monotonic_ns()
+        self._write(DONE)
         self._write(LAST_CHUNK)
         self._end()
         job.connection.done(keep_alive=job.request.keep_alive)

@@ -21,8 +21,9 @@ class TruthRecord(msgspec.Struct, frozen=True, kw_only=True):
     """What the server knows of one request. None = did not happen, or not known.
 
     `request_id` is the X-Request-Id as received. `t_first_byte_ns`, `t_received_ns`: first and last byte of the
-    request. `t_head_ns`: response head. `t_role_ns`: role event. `t_send_ns`: each token event. `t_done_ns`: end of a
-    complete body, None when it was cut or aborted. `aborted`: the client left, or the server was stopped, before that.
+    request. `t_head_ns`: response head. `t_role_ns`: role event. `t_send_ns`: each token event. `t_done_ns`: the event
+    that ends a complete answer, None when it was cut or aborted. `aborted`: the client left, or the server was stopped,
+    before that.
     """
 
     seq: int
