@@ -21,6 +21,7 @@ class ResponseParser:
     """
 
     __slots__ = (
+        "_arriving",
         "_parser",
         "_parts",
         "_received",
@@ -38,6 +39,7 @@ class ResponseParser:
     def __init__(self) -> None:
         self._parser = httptools.HttpResponseParser(self)
         self._parts: list[bytes] = []
+        self._arriving: dict[bytes, bytes] = {}
         self._received = 0
         self.head_done = False
         self.status: int | None = None
@@ -53,7 +55,8 @@ class ResponseParser:
         """Return the body parts in these bytes, transfer coding removed."""
         self._parts = []
         if self.complete:
-            self.extra = self.extra or bool(data)
+            # llhttp takes line ends between messages for nothing, wherever a read is cut; so do we.
+            self.extra = self.extra or bool(data.strip(b"\r\n"))
             return self._parts
         if self.fault is not None:
             return self._parts
@@ -81,7 +84,7 @@ class ResponseParser:
         """Keep a header of the head; trailers are no part of it (called by the parser)."""
         name = name.lower()
         if name in _KEPT and not self.head_done:
-            self.headers[name] = value
+            self._arriving[name] = value
 
     def on_headers_complete(self) -> None:
         """Take the head, unless it is an interim one (called by the parser)."""
@@ -89,9 +92,10 @@ class ResponseParser:
         if self.complete:
             return
         if 100 <= status < 200:
-            self.headers.clear()
+            self._arriving.clear()
             return
         self.status = status
+        self.headers = self._arriving
         self.head_done = True
         chunked = b"chunked" in self.headers.get(b"transfer-encoding", b"").lower()
         self.length_delimited = b"content-length" in self.headers and not chunked

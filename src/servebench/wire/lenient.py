@@ -10,21 +10,33 @@ from typing import Any
 from servebench.wire.endpoint import PayloadError
 
 EXCERPT_BYTES = 500
+_MAX_ERROR_DEPTH = 4
 
 
 def load_object(payload: bytes) -> dict[str, Any]:
-    """Return the JSON object in a payload, non-finite numbers allowed.
+    """Return the JSON object in a payload, non-finite numbers allowed, lone surrogates replaced.
 
     Raises PayloadError, with a bounded excerpt, for anything else.
     """
     try:
-        value = json.loads(payload.decode("utf-8"))
+        value = _sound(json.loads(payload.decode("utf-8")))
     except (ValueError, RecursionError) as error:
         msg = f"no JSON ({type(error).__name__}): {excerpt(payload)}"
         raise PayloadError(msg) from None
     if not isinstance(value, dict):
         msg = f"no JSON object: {excerpt(payload)}"
         raise PayloadError(msg)
+    return value
+
+
+def _sound(value: object) -> object:
+    """Return a JSON value whose texts can be encoded."""
+    if isinstance(value, str):
+        return value.encode("utf-8", "replace").decode()
+    if isinstance(value, list):
+        return [_sound(item) for item in value]
+    if isinstance(value, dict):
+        return {_sound(key): _sound(item) for key, item in value.items()}
     return value
 
 
@@ -50,16 +62,20 @@ def join_parts(value: object) -> str | None:
 
 def error_text(value: object) -> str:
     """Return what an error says: a string itself, else its message, else its JSON."""
-    if isinstance(value, str):
-        return clip(value)
-    if isinstance(value, dict):
-        for key in ("message", "detail", "error", "msg"):
-            inner = value.get(key)
-            if isinstance(inner, str) and inner:
-                return clip(inner)
-            if isinstance(inner, dict) and inner:
-                return error_text(inner)
-    return clip(json.dumps(value, ensure_ascii=False, default=str))
+    for _ in range(_MAX_ERROR_DEPTH):
+        if isinstance(value, str):
+            return clip(value)
+        if not isinstance(value, dict):
+            break
+        inner = (value[key] for key in ("message", "detail", "error", "msg") if key in value)
+        found = next((text for text in inner if isinstance(text, str | dict) and text), None)
+        if found is None:
+            break
+        value = found
+    try:
+        return clip(json.dumps(value, ensure_ascii=False))
+    except (ValueError, RecursionError):
+        return "an error too deep to quote"
 
 
 def body_error_text(payload: bytes) -> str:

@@ -86,6 +86,8 @@ def read_envelope(envelope: Envelope[C], classify: Callable[[C], tuple[int, str 
         return _read_choices(choices, classify, usage, envelope.model)
     choice = choices[0]
     kind, text = classify(choice)
+    if kind == OTHER and usage is not None:
+        kind = USAGE
     index, finish = choice.index, choice.finish_reason
     if not index:
         return Delta(kind, 0, text, finish or None, 1, 1 if finish else 0, usage, envelope.model)
@@ -109,6 +111,8 @@ def _read_choices(
             text, finish = own_text, choice.finish_reason or None
         if position == 0 or (kind > _LAST_TOKEN_KIND and own_kind <= _LAST_TOKEN_KIND):
             kind, at = own_kind, index
+    if kind == OTHER and usage is not None:
+        kind = USAGE
     return Delta(kind, at, text, finish, seen, ended, usage, model)
 
 
@@ -151,7 +155,7 @@ def read_unusual(payload: bytes, repair: Callable[[dict[str, Any]], Envelope[C]]
         return Delta(ERROR, error=error_text(value["error"]))
     try:
         return repair(value)
-    except msgspec.ValidationError as error:
+    except (msgspec.ValidationError, RecursionError) as error:
         msg = f"{error}: {excerpt(payload, 300)}"
         raise PayloadError(msg) from None
 
