@@ -21,6 +21,9 @@ MAX_ERROR_MESSAGE_BYTES = 500
 MAX_ROWS = 32_767
 """Rows that one buffer takes: words are int16 codes, and a server may name another model in every row."""
 
+MAX_DELAY_NS = (1 << 31) - STAMP_TICK_NS
+"""Largest multiple of the tick that an int32 holds, 2.1 s."""
+
 _NULL = -(1 << 63)
 """What a cell holds for None until numpy turns it into Arrow validity; no stamp, count or seq can be this."""
 
@@ -170,11 +173,11 @@ class PartBuffer:
         arrived_ns = np.asarray(chunks.ns) - epoch_ns
         stamps_ns = _ticks(arrived_ns)
         delays_ns = np.asarray(chunks.delay_ns)
-        read_ns = _ticks(arrived_ns + delays_ns)
+        rounded_ns = np.minimum(_ticks(arrived_ns + delays_ns) - stamps_ns, MAX_DELAY_NS)
         tokens = np.asarray(chunks.tokens)
         values = {
             "chunk_ns": fixed_column(stamps_ns, pa.int64()),
-            "chunk_delay_ns": fixed_column((read_ns - stamps_ns).astype(np.int32), pa.int32(), delays_ns < 0),
+            "chunk_delay_ns": fixed_column(rounded_ns.astype(np.int32), pa.int32(), delays_ns < 0),
             "chunk_kind": word_column(np.asarray(chunks.kind), CHUNK_KINDS, KIND),
             "chunk_tokens": fixed_column(tokens, pa.int32(), tokens < 0),
             "chunk_read": fixed_column(np.asarray(chunks.read), pa.int32()),

@@ -165,9 +165,9 @@ def _inspect(path: Path, file: pq.ParquetFile, run_id: str | None, schema: pa.Sc
     return info
 
 
-def _check_version(version: str, names: Sequence[str], schema: pa.Schema, own: str = SCHEMA_VERSION) -> None:
+def _check_version(version: str, names: Sequence[str], schema: pa.Schema) -> None:
     """Refuse another major version, and a column missing where only an older minor version may lack it."""
-    (major, minor), (own_major, own_minor) = _numbers(version), _numbers(own)
+    (major, minor), (own_major, own_minor) = _numbers(version), _numbers(SCHEMA_VERSION)
     if major != own_major:
         msg = f"has schema version {version}; this servebench reads {own_major}.x"
         raise ShardError(msg)
@@ -217,5 +217,6 @@ def _refuse_mixture(folder: Path, infos: Sequence[PartInfo]) -> None:
 
 
 def _unreadable(error: Exception) -> str:
-    """Return the first sentence of what Arrow or the system says."""
-    return f"unreadable: {str(error).splitlines()[0] if str(error) else type(error).__name__}"
+    """Return the first line of what the system or Arrow says."""
+    reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+    return f"unreadable: {reason.splitlines()[0] if reason else type(error).__name__}"
