@@ -169,8 +169,11 @@ class HealthMonitor:
     def _run(self) -> None:
         due_ns = self._since_ns
         while self.failure is None:
-            due_ns = max(due_ns + NS_PER_S, time.monotonic_ns())
-            gevent.sleep((due_ns - time.monotonic_ns()) / NS_PER_S)
+            due_ns += NS_PER_S
+            # After a long stall the missed seconds are one long row, not an empty one each.
+            while due_ns - time.monotonic_ns() < MIN_SPAN_NS:
+                due_ns += NS_PER_S
+            gevent.sleep(max(0, due_ns - time.monotonic_ns()) / NS_PER_S)
             self._try_second()
             if len(self._rows) >= ROWS_PER_PART:
                 self._flush()
