@@ -76,6 +76,9 @@ def parse_target(url: str) -> Target:
     if scheme not in _DEFAULT_PORT or not parts.netloc:
         msg = f"target URL {_shown(text)}: needs http:// or https:// and a host; {_WAY_OUT}"
         raise InputError(msg)
+    if "@" in parts.path + parts.query + parts.fragment:  # else part of a password would pass for a path and be shown
+        msg = f"target URL {_shown(text)}: @ after the host; write / ? # @ of a password as %2F %3F %23 %40; {_WAY_OUT}"
+        raise InputError(msg)
     host, port = _host_and_port(parts, text)
     return Target(
         scheme=scheme,
@@ -109,8 +112,8 @@ def resolve(target: Target) -> tuple[SocketAddress, ...]:
 def _split(text: str) -> SplitResult:
     try:
         return urlsplit(text)
-    except ValueError as error:
-        msg = f"target URL {_shown(text)}: {error}; {_WAY_OUT}"
+    except ValueError:  # its message may hold the password
+        msg = f"target URL {_shown(text)}: the host cannot be read; {_WAY_OUT}"
         raise InputError(msg) from None
 
 
@@ -149,7 +152,8 @@ def _basic(parts: SplitResult) -> str | None:
 
 
 def _shown(text: str) -> str:
-    before, found, after = text.partition("@")
-    scheme, slashes, _ = before.rpartition("//")
-    bare = scheme + slashes + after if found else text
-    return '"' + bare.partition("?")[0] + '"'
+    """Return the URL without anything that may be a secret: userinfo, or what may have been meant as one, and query."""
+    before, found, after = text.rpartition("@")
+    scheme = before.partition("://")[0]
+    start = f"{scheme}://" if scheme.isalpha() and scheme != before else ""
+    return '"' + (start + after if found else text).partition("?")[0] + '"'

@@ -1,0 +1,44 @@
+"""Which deadline of a request runs when. Times are small numbers: connect 5, first token 60, idle 30, total 600."""
+
+import pytest
+
+from servebench.loadgen.deadlines import LINGER_NS, NEVER, Progress, next_deadline
+from servebench.wire.outcome import End
+from servebench.workload.model import Timeouts
+
+TIMEOUTS = Timeouts(connect_ns=5, first_token_ns=60, idle_ns=30, total_ns=600)
+
+
+def progress(
+    *,
+    connecting: int | None = None,
+    sent: int | None = None,
+    last_read: int | None = None,
+    token_due: bool = True,
+    answer_done: bool = False,
+) -> Progress:
+    return Progress(connecting, sent, last_read, token_due, answer_done)
+
+
+@pytest.mark.parametrize(
+    ("stage", "due", "end"),
+    [
+        pytest.param(progress(), NEVER, End.TIMEOUT_TOTAL, id="nothing has begun"),
+        pytest.param(progress(connecting=100), 105, End.TIMEOUT_CONNECT, id="connecting"),
+        pytest.param(progress(sent=100), 160, End.TIMEOUT_FIRST_TOKEN, id="sent"),
+        pytest.param(progress(sent=100, last_read=101), 160, End.TIMEOUT_FIRST_TOKEN, id="head but no token"),
+        pytest.param(progress(sent=100, last_read=150, token_due=False), 180, End.TIMEOUT_IDLE, id="streaming"),
+        pytest.param(progress(sent=100, last_read=690, token_due=False), 700, End.TIMEOUT_TOTAL, id="streaming long"),
+        pytest.param(progress(sent=100, token_due=False), 700, End.TIMEOUT_TOTAL, id="no stream, no byte yet"),
+        pytest.param(progress(sent=100, connecting=130), 135, End.TIMEOUT_CONNECT, id="reconnecting"),
+        pytest.param(progress(sent=100, connecting=158), 160, End.TIMEOUT_FIRST_TOKEN, id="reconnecting late"),
+    ],
+)
+def test_the_earliest_running_deadline_counts(stage: Progress, due: int, end: End) -> None:
+    assert next_deadline(stage, TIMEOUTS) == (due, end)
+
+
+def test_an_answer_that_is_over_lingers_for_the_end_of_its_message() -> None:
+    long = Timeouts(connect_ns=10**12, first_token_ns=10**12, idle_ns=10**12, total_ns=10**12)
+    stage = progress(sent=100, last_read=150, token_due=False, answer_done=True)
+    assert next_deadline(stage, long) == (150 + LINGER_NS, End.COMPLETE)

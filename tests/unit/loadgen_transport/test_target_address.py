@@ -1,0 +1,98 @@
+"""What a target URL means."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from servebench.core.errors import InputError
+from servebench.loadgen.address import Target, parse_target, resolve
+
+CHAT = "/v1/chat/completions"
+
+
+@pytest.mark.parametrize(
+    ("url", "netloc", "port", "path"),
+    [
+        ("http://127.0.0.1:8000", "127.0.0.1:8000", 8000, CHAT),
+        ("http://127.0.0.1:8000/", "127.0.0.1:8000", 8000, CHAT),
+        ("http://127.0.0.1:8000/v1", "127.0.0.1:8000", 8000, CHAT),
+        ("http://127.0.0.1:8000/v1/", "127.0.0.1:8000", 8000, CHAT),
+        ("https://llm.example.com", "llm.example.com", 443, CHAT),
+        ("HTTP://LLM.Example.com:80", "llm.example.com", 80, CHAT),
+        ("https://llm.example.com:80/gw/v1", "llm.example.com:80", 80, "/gw" + CHAT),
+        ("https://llm.example.com/gw", "llm.example.com", 443, "/gw" + CHAT),
+        ("http://h/v1/chat/completions", "h", 80, CHAT),
+        ("http://h/v1?tier=2&x=%20", "h", 80, CHAT + "?tier=2&x=%20"),
+        ("http://[::1]:9000/v1", "[::1]:9000", 9000, CHAT),
+        ("http://bücher.example", "xn--bcher-kva.example", 80, CHAT),
+        ("  http://h:1  ", "h:1", 1, CHAT),
+    ],
+)
+def test_a_url_gives_host_header_port_and_request_path(url: str, netloc: str, port: int, path: str) -> None:
+    target = parse_target(url)
+    assert (target.netloc, target.port, target.path(CHAT)) == (netloc, port, path)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "127.0.0.1:8000",
+        "localhost",
+        "ftp://h",
+        "http://",
+        "http:///v1",
+        "http://:80",
+        "http://h:0",
+        "http://h:65536",
+        "http://h:x",
+        "http://[::1",
+        "http://a b",
+        "http://h/\n",
+        "http://h\r\nX: y",
+        "http://" + "a" * 64 + ".example",
+        "",
+    ],
+)
+def test_a_url_that_names_no_target_is_refused_with_an_example(url: str) -> None:
+    if url == "http://h/\n":
+        url = "http://h/\nx"
+    with pytest.raises(InputError, match=r"e\.g\. http://"):
+        parse_target(url)
+
+
+def test_userinfo_becomes_the_basic_credential_of_rfc_7617() -> None:
+    target = parse_target("http://Aladdin:open%20sesame@h/v1")
+    assert target.authorization == "Basic QWxhZGRpbjpvcGVuIHNlc2FtZQ=="
+    assert parse_target("http://h").authorization is None
+
+
+def test_the_redacted_address_has_neither_userinfo_nor_query() -> None:
+    target = parse_target("https://user:CANARY@h:8443/gw/v1?key=CANARY")
+    assert target.redacted == "https://h:8443/gw/v1"
+    assert "CANARY" not in repr(target)
+
+
+@given(
+    secret=st.text("abcXYZ019-._~%@:/?#[]", min_size=3, max_size=12).map(lambda text: "CANARY" + text + "CANARY"),
+    rest=st.sampled_from(["", "h", "h:99999", "h:x", "[::1", "h /", ":1", "h:0"]),
+    scheme=st.sampled_from(["http://", "https://", "ftp://", "//", ""]),
+)
+def test_neither_refusal_nor_repr_shows_what_stands_before_the_host(secret: str, rest: str, scheme: str) -> None:
+    shown = ""
+    try:
+        shown = repr(parse_target(f"{scheme}user:{secret}@{rest}"))
+    except InputError as error:
+        shown = str(error)
+    assert shown
+    assert "CANARY" not in shown
+
+
+def test_a_numeric_host_resolves_to_itself() -> None:
+    assert [address.place for address in resolve(Target(scheme="http", host="127.0.0.1", port=81))] == [
+        ("127.0.0.1", 81)
+    ]
+
+
+def test_a_name_without_address_is_an_input_error() -> None:
+    with pytest.raises(InputError, match="cannot resolve nobody"):
+        resolve(parse_target("http://nobody.invalid"))
