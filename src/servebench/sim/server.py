@@ -8,7 +8,6 @@ from typing import NamedTuple
 
 import msgspec
 
-import servebench
 from servebench.sim.answers import Job, StreamedAnswer, WholeAnswer
 from servebench.sim.api import ApiError, Endpoint, Generation, error_body, read_generation
 from servebench.sim.connection import Connection, HttpRequest
@@ -21,6 +20,9 @@ from servebench.sim.parameters import EngineParameters
 from servebench.sim.runner import EngineRunner
 from servebench.sim.truth import TruthDraft, TruthLog
 from servebench.sim.vocabulary import WORDS
+
+SIM_VERSION = "1.0"
+"""Of the simulated engine: changes when equal requests under one seed may be answered differently."""
 
 _GENERATION_PATHS: dict[str, Endpoint] = {"/v1/chat/completions": "chat", "/v1/completions": "completions"}
 _GET_PATHS = frozenset({"/v1/models", "/health", "/version", "/metrics"})
@@ -50,7 +52,7 @@ class Simulator:
         self.runner = EngineRunner(Engine(config.parameters, config.seed), self.metrics)
         self._faults = FaultDraw(config.faults, config.seed)
         self._truth = None if config.truth_log is None else TruthLog(config.truth_log)
-        fingerprint = f"servebench-sim-{servebench.__version__}"
+        fingerprint = f"servebench-sim-{SIM_VERSION}"
         self._frames = {name: Frames(name, config.model, fingerprint) for name in _GENERATION_PATHS.values()}
         self._next_seq = 0
 
@@ -92,7 +94,7 @@ class Simulator:
         if request.path == "/health":
             connection.respond(request, 200, b"", {})
         elif request.path == "/version":
-            connection.respond(request, 200, msgspec.json.encode({"version": servebench.__version__}), _JSON)
+            connection.respond(request, 200, msgspec.json.encode({"version": SIM_VERSION}), _JSON)
         elif request.path == "/v1/models":
             connection.respond(request, 200, self._models(), _JSON)
         else:
