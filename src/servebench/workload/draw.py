@@ -16,7 +16,7 @@ from servebench.core.errors import Fault, SpecError
 from servebench.core.records import Ask
 from servebench.workload.model import Lengths, Prompts, Workload
 from servebench.workload.prompts import PromptSet
-from servebench.workload.traces import read_trace, rows_of
+from servebench.workload.traces import Traces, rows_of
 
 ARRIVALS, PROMPTS, LENGTHS = 0, 1, 2
 """Purposes: the first word of a spawn key. Part of the reproducible form; never renumber."""
@@ -68,15 +68,15 @@ class Drawer:
     Rows that `over: drop` excludes are not drawn, so a drawn request is never dropped.
     """
 
-    def __init__(self, workload: Workload, prompts: PromptSet | None = None) -> None:
-        """Read what the draws need; pass the prompts where they are loaded already.
+    def __init__(self, workload: Workload, prompts: PromptSet | None = None, traces: Traces | None = None) -> None:
+        """Read what the draws need; pass prompts and traces where they are loaded already.
 
         Raises SpecError or InputError for prompt and trace files that are not usable.
         """
         self._seed = workload.seed
         self._prompts = workload.prompts
         self._count = len(PromptSet.load(workload.prompts) if prompts is None else prompts)
-        self._pool = _pool(workload.prompts)
+        self._pool = _pool(workload.prompts, Traces() if traces is None else traces)
         self._orders: dict[int, npt.NDArray[np.int64]] = {}
         self._rows: dict[int, npt.NDArray[np.int64]] = {}
 
@@ -130,14 +130,14 @@ def known(tokens: int) -> int | None:
     return None if tokens == NONE else tokens
 
 
-def _pool(prompts: Prompts) -> tuple[Tokens, Tokens] | None:
+def _pool(prompts: Prompts, traces: Traces) -> tuple[Tokens, Tokens] | None:
     """Return the rows that lengths are drawn from; None where none come from a trace."""
     if "trace" not in (prompts.input_tokens.kind, prompts.output_tokens.kind):
         return None
     if prompts.lengths_trace is None:
         fault = Fault(place="prompts.trace", message="lengths come from a trace, and none is named")
         raise SpecError("workload", [fault])
-    trace = read_trace(prompts.lengths_trace.path)
+    trace = traces.read(prompts.lengths_trace.path)
     rows = rows_of(trace, prompts.lengths_trace)
     inputs, outputs = trace.input_tokens[rows], trace.output_tokens[rows]
     keep = fits(prompts.input_tokens, inputs) & fits(prompts.output_tokens, outputs)

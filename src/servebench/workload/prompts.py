@@ -21,6 +21,7 @@ from servebench.workload.tokens import token_weight, word_ends
 FILLER = PREFIX + "shakespeare"
 MAX_FAULTS = 20
 _JOIN = "\n\n"
+_WRAP = "\n"
 
 
 class PromptSet:
@@ -81,6 +82,7 @@ class _Filler:
         # Cut points: the beginning, and behind each word. Slices begin at the blank behind a word, which is stripped.
         self._at = array("q", [0, *ends])
         self._weight = array("d", [0.0, *weights])
+        self._join_weight = token_weight(_WRAP)
 
     def cut(self, prompt_id: int, input_tokens: int, wanted: float) -> str:
         """Return a slice of about `wanted` tokens whose beginning depends on the first two arguments."""
@@ -96,9 +98,9 @@ class _Filler:
                 parts.append(self._text[self._at[first] : self._at[last]])
                 break
             parts.append(self._text[self._at[first] :])
-            wanted -= self._weight[words] - self._weight[first]
+            wanted -= self._weight[words] - self._weight[first] + self._join_weight
             first = 0
-        return "\n".join(parts).lstrip()
+        return _WRAP.join(parts).lstrip()
 
 
 def read_prompts(source: PromptSource) -> list[str]:

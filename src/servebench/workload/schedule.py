@@ -15,9 +15,9 @@ import numpy.typing as npt
 from servebench.core.records import Ask
 from servebench.workload.arrivals import arrivals
 from servebench.workload.draw import ARRIVALS, Drawer, fits, generator, known, limit
-from servebench.workload.model import Phase, TraceSlice, Workload
+from servebench.workload.model import Phase, Prompts, TraceSlice, Workload
 from servebench.workload.prompts import PromptSet
-from servebench.workload.traces import left_out_of, read_trace, rows_of
+from servebench.workload.traces import Trace, Traces, left_out_of, rows_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,7 +131,8 @@ def plan(workload: Workload, prompts: PromptSet | None = None) -> Schedule:
     Pass the prompts where they are loaded already. Raises SpecError or InputError for prompt and trace files that are
     not usable; a workload may plan no request at all.
     """
-    drawer = Drawer(workload, prompts)
+    traces = Traces()
+    drawer = Drawer(workload, prompts, traces)
     notes: Counter[str] = Counter()
     parts: list[_Part] = []
     phases: list[PhasePlan] = []
@@ -140,7 +141,9 @@ def plan(workload: Workload, prompts: PromptSet | None = None) -> Schedule:
         if phase.replay is None:
             part = _drawn(workload, index, first, drawer, notes)
         else:
-            part = _replayed(workload, phase, phase.replay, notes)
+            part = _replayed(workload.prompts, phase.replay, traces.read(phase.replay.path), notes)
+            # Dividing by the speed may round the last rows up to the very end, which is outside the phase.
+            part = part._replace(offset_ns=np.minimum(part.offset_ns, phase.duration_ns - 1))
         count = len(part.offset_ns)
         end_ns = start_ns + phase.duration_ns
         phases.append(
@@ -168,11 +171,9 @@ def _drawn(workload: Workload, index: int, first: int, drawer: Drawer, notes: Co
     return _Part(due.offset_ns, due.step, pairs.input_tokens, pairs.max_tokens)
 
 
-def _replayed(workload: Workload, phase: Phase, part: TraceSlice, notes: Counter[str]) -> _Part:
+def _replayed(prompts: Prompts, part: TraceSlice, trace: Trace, notes: Counter[str]) -> _Part:
     """Return a phase whose times, and where wanted lengths, are those of a trace's rows."""
-    trace = read_trace(part.path)
     rows = rows_of(trace, part)
-    prompts = workload.prompts
     fit_input = fits(prompts.input_tokens, trace.input_tokens[rows])
     fit_output = fits(prompts.output_tokens, trace.output_tokens[rows])
     keep = fit_input & fit_output
@@ -188,8 +189,6 @@ def _replayed(workload: Workload, phase: Phase, part: TraceSlice, notes: Counter
         trace_steps_back=trace.steps_back,
     )
     offset_ns = ((trace.offset_ns[rows][keep] - part.start_ns) / part.speed).astype(np.int64)
-    # Dividing by the speed may round the last rows up to the very end, which is outside the phase.
-    offset_ns = np.minimum(offset_ns, phase.duration_ns - 1)
     return _Part(offset_ns, np.full(len(offset_ns), -1, dtype=np.int32), inputs, outputs)
 
 

@@ -56,6 +56,19 @@ def read_trace(path: str) -> Trace:
     return parse_azure(read_data(path), path)
 
 
+class Traces:
+    """The traces of one workload, each read once."""
+
+    def __init__(self) -> None:
+        self._read: dict[str, Trace] = {}
+
+    def read(self, path: str) -> Trace:
+        """Return a trace like `read_trace`."""
+        if path not in self._read:
+            self._read[path] = read_trace(path)
+        return self._read[path]
+
+
 def parse_azure(data: bytes, source: str) -> Trace:
     """Return the trace in the bytes of an Azure CSV.
 

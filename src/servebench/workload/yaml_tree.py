@@ -48,6 +48,16 @@ class Written(float):
     text: str
 
 
+def _text(text: str) -> str | None:
+    """Return a text with the surrogate pairs that JSON escapes give joined; None where one stands alone."""
+    if text.isascii():
+        return text
+    try:
+        return text.encode("utf-16", "surrogatepass").decode("utf-16")
+    except UnicodeDecodeError:
+        return None
+
+
 class Tree(NamedTuple):
     """A file's values: mappings as dict, lists as tuple. `lines` maps each path to its 1-based line."""
 
@@ -121,7 +131,10 @@ class _Walk:
             if not isinstance(key_node, ScalarNode):
                 self.wrongs.append(Wrong(path, "a key must be a word"))
                 continue
-            key = str(key_node.value)
+            key = _text(str(key_node.value))
+            if key is None:
+                self.wrongs.append(Wrong(path, "a key holds half a surrogate pair, which is no character"))
+                continue
             here = (*path, key)
             if key in values:
                 line = key_node.start_mark.line + 1
@@ -136,7 +149,10 @@ class _Walk:
     def _scalar(self, node: ScalarNode, path: Place) -> Plain:
         kind, text = node.tag.removeprefix(_TAG), str(node.value)
         if kind == "str":
-            return text
+            whole = _text(text)
+            if whole is None:
+                self.wrongs.append(Wrong(path, "the text holds half a surrogate pair, which is no character"))
+            return whole
         if kind == "null":
             return None
         for name, pattern in RESOLVERS:
