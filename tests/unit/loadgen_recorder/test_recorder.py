@@ -1,5 +1,7 @@
 """Finished requests become parts, none is lost, and failures are told."""
 
+import subprocess
+import sys
 import threading
 from functools import partial
 from pathlib import Path
@@ -178,3 +180,24 @@ def test_an_error_that_nobody_foresaw_is_a_failure_and_prints_nothing(capfd: pyt
     assert "cannot record: ZeroDivisionError: by zero" in str(writer.failure)
     assert writer.parts == [written(1)]
     assert capfd.readouterr().err == ""
+
+
+def test_a_worker_that_records_loads_no_pandas(tmp_path: Path) -> None:
+    program = """
+import sys
+from pathlib import Path
+from servebench.loadgen.health import HealthGauges, HealthMonitor
+from servebench.loadgen.recorder import Recorder
+from tests.record_builders import identity, record
+for name in ("requests", "health"):
+    (Path(sys.argv[1]) / name).mkdir()
+recorder = Recorder(Path(sys.argv[1]) / "requests", identity())
+health = HealthMonitor(Path(sys.argv[1]) / "health", identity(), lambda: HealthGauges(0, 0, 0, None, None, None))
+health.start()
+recorder.add(record())
+while health.last is None:
+    __import__("gevent").sleep(0.01)
+print(len(recorder.close()), len(health.stop()), sorted({"pandas", "pyarrow.compute"} & set(sys.modules)))
+"""
+    done = subprocess.run([sys.executable, "-c", program, str(tmp_path)], capture_output=True, text=True, check=True)
+    assert done.stdout == "1 1 []\n"
