@@ -126,7 +126,7 @@ class Timeline:
     def _answer(self, ruling: Ruling, now_ns: int, error_class: str | None) -> Answer:
         account, http = self._account, self._http
         streamed = self._body.streamed
-        tokens, source = account.count(streamed=streamed)
+        tokens, source = account.count(streamed=streamed and http.is_success)
         usage = account.usage
         connect = ruling.outcome is Outcome.CONNECT_ERROR
         return Answer(
