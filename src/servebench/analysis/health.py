@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 from servebench.analysis.columns import flags, floats, words
 from servebench.core.errors import ShardError
@@ -31,7 +32,9 @@ def read_health(folder: Path, run_id: str) -> Health:
         table = read_parts(folder / "health", run_id, schema=HEALTH_SCHEMA).table
     except ShardError:
         table = HEALTH_SCHEMA.empty_table()
-    table = table.sort_by([("t_ns", "ascending"), ("worker", "ascending")])
+    # Arrow does not sort by a dictionary column.
+    plain = table.set_column(table.schema.get_field_index("worker"), "worker", table["worker"].cast(pa.utf8()))
+    table = plain.sort_by([("t_ns", "ascending"), ("worker", "ascending")])
     return Health(
         t_ns=floats(table, "t_ns"),
         worker=words(table, "worker"),
