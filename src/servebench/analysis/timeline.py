@@ -82,10 +82,11 @@ def _in_flight(c: RequestColumns, edges: FloatArray) -> FloatArray:
 def _quantiles(times: FloatArray, values: FloatArray, edges: FloatArray) -> tuple[FloatArray, FloatArray]:
     p50 = np.full(len(edges) - 1, np.nan)
     p95 = p50.copy()
-    known = ~np.isnan(times) & ~np.isnan(values)
+    known = (times >= edges[0]) & ~np.isnan(values)
     place = np.searchsorted(edges, times[known], side="right") - 1
     order = np.argsort(place, kind="stable")
+    ordered = values[known][order]
     found, starts = np.unique(place[order], return_index=True)
-    for index, part in zip(found, np.split(values[known][order], starts[1:]), strict=True):
-        p50[index], p95[index] = np.quantile(part, (0.5, 0.95))
+    for index, start, stop in zip(found, starts, np.append(starts[1:], len(ordered)), strict=False):
+        p50[index], p95[index] = np.quantile(ordered[start:stop], (0.5, 0.95))
     return p50, p95

@@ -43,8 +43,8 @@ def test_tpot_equals_what_duckdb_computes_from_the_same_files(busy: RunData) -> 
     (truth,) = query(f"""
         select count(*), quantile_cont(v, 0.99) from (
             select (list_max(s) - list_min(s)) / 1e6 / (output_tokens - 1) as v from (
-                select output_tokens, list_transform(list_filter(list_zip(chunk_ns, chunk_kind), lambda x: x[2] = 'content'),
-                    lambda x: x[1]) as s
+                select output_tokens, list_transform(
+                    list_filter(list_zip(chunk_ns, chunk_kind), lambda x: x[2] = 'content'), lambda x: x[1]) as s
                 from read_parquet('{busy.folder}/requests/*.parquet') where outcome = 'ok' and measured))
         """)
     found = percentile_table(busy).find("tpot", "all")

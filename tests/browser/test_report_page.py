@@ -1,0 +1,103 @@
+"""The report in a real browser, opened from file://, at desk and phone width, light and dark."""
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.builders import busy_run
+
+from servebench.analysis.report import write_report
+
+CHROMIUM = shutil.which("chromium")
+pytestmark = [
+    pytest.mark.browser,
+    pytest.mark.skipif(CHROMIUM is None, reason="no chromium on this machine"),
+]
+sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+
+ARGS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+NASTY = "</td><script>alert('m')</script><img src=x onerror=alert(1)>"
+
+CONTRAST = """() => {
+  const parse = (text) => text.match(/[\\d.]+/g).map(Number);
+  const light = ([r, g, b]) => [r, g, b].map((v) => v / 255)
+    .map((v) => v <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4)
+    .reduce((sum, v, i) => sum + v * [0.2126, 0.7152, 0.0722][i], 0);
+  const back = (node) => {
+    for (; node; node = node.parentElement) {
+      const found = parse(getComputedStyle(node).backgroundColor);
+      if (found.length === 3 || found[3] > 0) return found;
+    }
+    return [255, 255, 255];
+  };
+  const low = [];
+  const look = (node, colour) => {
+    const [a, b] = [light(parse(colour)), light(back(node))];
+    const ratio = (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
+    if (ratio < 4.5) low.push([node.textContent.trim().slice(0, 40), ratio.toFixed(2)]);
+  };
+  for (const node of document.querySelectorAll("body *")) {
+    const text = [...node.childNodes].some((child) => child.nodeType === 3 && child.textContent.trim());
+    if (!text || ["SCRIPT", "STYLE"].includes(node.tagName)) continue;
+    look(node, node instanceof SVGElement ? getComputedStyle(node).fill : getComputedStyle(node).color);
+  }
+  return low;
+}"""
+
+
+@pytest.fixture(scope="module")
+def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_report(busy_run(tmp_path_factory.mktemp("report") / "run", model=NASTY))
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    with sync_api.sync_playwright() as playwright:
+        started = playwright.chromium.launch(executable_path=CHROMIUM, args=ARGS)
+        yield started
+        started.close()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [1280, 390])
+def test_the_report_draws_alone_and_fits_the_screen(browser: Any, report: Path, width: int, scheme: str) -> None:  # noqa: ANN401 - playwright is untyped here
+    page = browser.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme)
+    said: list[str] = []
+    asked: list[str] = []
+    page.on("console", lambda message: said.append(message.text))
+    page.on("pageerror", lambda error: said.append(str(error)))
+    page.on("dialog", lambda dialog: said.append(dialog.message))
+    page.on("request", lambda request: asked.append(request.url))
+    page.goto(report.as_uri())
+    page.wait_for_selector("html[data-drawn=yes]")
+    plots = page.locator("[data-plot]").count()
+    assert plots >= 8
+    assert page.locator("[data-plot] svg.main-svg").count() >= plots
+    assert said == []
+    assert [url for url in asked if not url.startswith(("file:", "data:", "blob:"))] == []
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    assert page.evaluate(CONTRAST) == []
+    assert page.locator("body").inner_text().count(NASTY) >= 1
+    assert page.locator("main img").count() == 0
+    page.close()
+
+
+def test_a_distribution_can_be_switched_to_a_log_axis(browser: Any, report: Path) -> None:  # noqa: ANN401 - playwright is untyped here
+    page = browser.new_page(viewport={"width": 1280, "height": 900})
+    page.goto(report.as_uri())
+    page.wait_for_selector("html[data-drawn=yes]")
+    button = page.locator("[data-log=ecdf-ttft]")
+    button.click()
+    assert button.get_attribute("aria-pressed") == "true"
+    page.wait_for_function("document.querySelector('[data-plot=ecdf-ttft]').layout.xaxis.type === 'log'")
+    page.close()
