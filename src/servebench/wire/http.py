@@ -75,6 +75,13 @@ class ResponseParser:
                 self.fault = f"response head is longer than {MAX_HEAD_BYTES} bytes"
         return self._parts
 
+    def release(self) -> None:
+        """Let go of the parser, which refers back here; nothing may be fed afterwards.
+
+        Without that every response would wait for the garbage collector, whose full pass stalls the client.
+        """
+        del self._parser
+
     def on_message_begin(self) -> None:
         """Note that bytes follow the message (called by the parser)."""
         if self.complete:

@@ -102,7 +102,7 @@ class Timeline:
             self._body.end()
 
     def finish(self, end: End, now_ns: int, detail: str | None = None, error_class: str | None = None) -> Answer:
-        """Return what the response said, now that reading stopped for the reason `end`.
+        """Return what the response said, now that reading stopped for the reason `end`; the last call on a timeline.
 
         `detail` is what the system said about the end. `error_class` is a finer word for a connect error, such as
         connection_refused.
@@ -121,6 +121,7 @@ class Timeline:
             evidence=account.evidence,
             silent=body.silent,
         )
+        http.release()
         return self._answer(judge(facts, end, detail), now_ns, error_class)
 
     def _answer(self, ruling: Ruling, now_ns: int, error_class: str | None) -> Answer:
