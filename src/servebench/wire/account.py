@@ -10,34 +10,33 @@ from servebench.wire.outcome import Ruling
 from servebench.wire.sse import Event
 
 _LAST_TOKEN_CODE = KIND_CODE[ChunkKind.REFUSAL]
-_CONTENT = KIND_CODE[ChunkKind.CONTENT]
-_FINISH = KIND_CODE[ChunkKind.FINISH]
 _OTHER = KIND_CODE[ChunkKind.OTHER]
 _ERROR = KIND_CODE[ChunkKind.ERROR]
-_INT32_MAX = 2**31 - 1
 
 
 class Account:
     """Add up events; `stamp_ns`, `delay_ns` and `read` are those of the read being parsed and set before its events.
 
-    `closed`: nothing that follows can change the answer. `terminal_ns`: stamp of the terminal signal, None while there
-    was none. `fault`: what was wrong inside the answer, `fault_ns` its stamp.
+    `closed`: nothing that follows can change the answer. `fault`: what was wrong inside the answer, `fault_ns` its
+    stamp.
     """
 
     __slots__ = (
         "_choices",
         "_decode",
         "_delays",
+        "_done_ns",
         "_ended",
+        "_finish_ns",
         "_keep_text",
         "_kinds",
         "_ns",
         "_reads",
         "_seen",
         "_text",
+        "_whole_evidence",
         "closed",
         "delay_ns",
-        "evidence",
         "fault",
         "fault_ns",
         "finish_reason",
@@ -45,8 +44,6 @@ class Account:
         "model",
         "read",
         "stamp_ns",
-        "terminal_ns",
-        "token_events",
         "usage",
     )
 
@@ -61,19 +58,36 @@ class Account:
         self._choices = array("b")
         self._seen = 0
         self._ended = 0
+        self._done_ns: int | None = None
+        self._finish_ns: int | None = None
+        self._whole_evidence = False
         self.stamp_ns = 0
         self.delay_ns = -1
         self.read = -1
-        self.token_events = 0
         self.first_token_ns: int | None = None
         self.usage: Usage | None = None
         self.model: str | None = None
         self.finish_reason: str | None = None
-        self.evidence = False
-        self.terminal_ns: int | None = None
         self.closed = False
         self.fault: Ruling | None = None
         self.fault_ns: int | None = None
+
+    @property
+    def terminal_ns(self) -> int | None:
+        """Stamp of the terminal signal: the dialect's own, else the finish reason of the last choice; None without."""
+        if self._done_ns is not None:
+            return self._done_ns
+        return self._finish_ns if self._ended == self._seen else None
+
+    @property
+    def evidence(self) -> bool:
+        """Whether there is any sign of an answer: generated text or a finish reason."""
+        return self._ended != 0 or self._whole_evidence or self.first_token_ns is not None
+
+    @property
+    def token_events(self) -> int:
+        """Events so far that carry generated text."""
+        return sum(self._kinds.count(code) for code in range(_LAST_TOKEN_CODE + 1))
 
     @property
     def event_count(self) -> int:
@@ -90,20 +104,20 @@ class Account:
                 self.fail(Ruling(Outcome.MALFORMED, "malformed_event", str(error)))
         if event.name:
             delta = _named(event, delta)
+        kind = delta.kind
         self._ns.append(self.stamp_ns)
         self._delays.append(self.delay_ns)
-        self._kinds.append(delta.kind)
+        self._kinds.append(kind)
         self._reads.append(self.read)
-        self._choices.append(delta.choice)
         self._seen |= delta.seen
-        if delta.usage is not None:
-            self.usage = delta.usage
-        if delta.kind <= _LAST_TOKEN_CODE:
-            self._take_token(delta.text)
-        if delta.ended:
-            self._end_choices(delta.ended, delta.finish)
-        if delta.kind >= _ERROR:
-            self._close(delta)
+        if kind > _LAST_TOKEN_CODE:
+            self._take_sign(delta)
+        elif self.first_token_ns is None:
+            self.first_token_ns = self.stamp_ns
+        if self._keep_text and delta.text:
+            self._text.append(delta.text)
+        if delta.usage is not None or delta.ended or delta.choice:
+            self._take_rest(delta)
         if self.model is None:
             self.model = delta.model or None
 
@@ -121,8 +135,9 @@ class Account:
         if delta.error is not None:
             self.fail(Ruling(Outcome.STREAM_ERROR, "in_band_error", delta.error))
             return
-        self.evidence = delta.kind <= _LAST_TOKEN_CODE or bool(delta.ended)
-        self.terminal_ns = self.stamp_ns
+        self._seen, self._ended = delta.seen, delta.ended
+        self._whole_evidence = delta.kind <= _LAST_TOKEN_CODE
+        self._done_ns = self.stamp_ns
         if self._keep_text and delta.text:
             self._text.append(delta.text)
 
@@ -132,13 +147,14 @@ class Account:
 
     def chunks(self) -> Chunks:
         """Return the columns; tokens per event are unknown, servers tell totals only."""
+        choices = self._choices + array("b", bytes(len(self._ns) - len(self._choices)))
         return Chunks(
             ns=self._ns,
             delay_ns=self._delays,
             kind=self._kinds,
             tokens=array("i", [-1]) * len(self._ns),
             read=self._reads,
-            choice=self._choices,
+            choice=choices,
         )
 
     def text(self) -> str | None:
@@ -151,26 +167,24 @@ class Account:
             return self.usage.output_tokens, TokenSource.USAGE
         return (self.token_events, TokenSource.EVENTS) if streamed else (None, None)
 
-    def _take_token(self, text: str | None) -> None:
-        self.token_events += 1
-        if self.first_token_ns is None:
-            self.first_token_ns = self.stamp_ns
-            self.evidence = True
-        if text and self._keep_text:
-            self._text.append(text)
-
-    def _close(self, delta: Delta) -> None:
+    def _take_sign(self, delta: Delta) -> None:
+        """Take an event that carries no text: only the terminal signal and an error close the account."""
         if delta.done:
-            self.terminal_ns, self.closed = self.stamp_ns, True
+            self._done_ns, self.closed = self.stamp_ns, True
         elif delta.error is not None:
             self.fail(Ruling(Outcome.STREAM_ERROR, "in_band_error", delta.error))
 
-    def _end_choices(self, ended: int, finish: str | None) -> None:
-        self._ended |= ended
-        self.evidence = True
-        self.finish_reason = finish or self.finish_reason
-        if self._ended == self._seen:
-            self.terminal_ns = self.stamp_ns
+    def _take_rest(self, delta: Delta) -> None:
+        """Take what most events do not have. The choice column is filled with 0 up to the event."""
+        if delta.choice:
+            self._choices.extend(bytes(len(self._ns) - 1 - len(self._choices)))
+            self._choices.append(delta.choice)
+        if delta.usage is not None:
+            self.usage = delta.usage
+        if delta.ended:
+            self._ended |= delta.ended
+            self._finish_ns = self.stamp_ns
+            self.finish_reason = delta.finish or self.finish_reason
 
 
 def _named(event: Event, delta: Delta) -> Delta:

@@ -173,6 +173,19 @@ def test_a_stream_is_not_over_while_one_of_its_choices_goes_on() -> None:
     assert (whole.end_ns, whole.text) == (150, "a")
 
 
+def test_a_choice_that_begins_after_another_finished_must_finish_too() -> None:
+    late = TOKEN.replace(b'"index":0', b'"index":1')
+    assert told(HEAD, TOKEN, FINISH, late).finish(End.RESET, 9).outcome is Outcome.TRUNCATED
+    assert told(HEAD, TOKEN, FINISH, late, DONE).finish(End.RESET, 9).outcome is Outcome.OK
+
+
+def test_the_choice_of_every_event_is_kept() -> None:
+    second, third = (TOKEN.replace(b'"index":0', b'"index":%d' % index) for index in (1, 2))
+    chunks = told(HEAD, TOKEN + TOKEN + second, TOKEN, third + second, TOKEN + DONE).finish(End.EOF, 9).chunks
+    assert chunks is not None
+    assert chunks.choice.tolist() == [0, 0, 1, 0, 2, 1, 0, 0]
+
+
 def test_nothing_after_done_counts() -> None:
     timeline = told(HEAD, TOKEN + DONE + TOKEN + USAGE, b"\xff\xfe broken")
     answer = timeline.finish(End.EOF, 9)
