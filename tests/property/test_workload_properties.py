@@ -39,6 +39,9 @@ words = st.one_of(
     texts, st.sampled_from(["on", "no", "1e3", "0123", "1:30", "null", "~", "true", "2024-01-01", "1.10"])
 )
 
+taken = {"model", "messages", "prompt", "stream", "stream_options", "max_tokens"}
+params = texts.filter(lambda name: name not in taken)
+
 
 @st.composite
 def bursts(draw: st.DrawFn) -> dict[str, Any]:
@@ -102,7 +105,7 @@ def files(draw: st.DrawFn) -> str:
             "arrivals": {"process": draw(st.sampled_from(["constant", "poisson"]))},
             "phases": phases,
         },
-        "requests": {"params": draw(st.dictionaries(texts, words | st.booleans() | st.integers(), max_size=2))},
+        "requests": {"params": draw(st.dictionaries(params, words | st.booleans() | st.integers(), max_size=2))},
     }
     return json.dumps(document, ensure_ascii=draw(st.booleans()))
 
