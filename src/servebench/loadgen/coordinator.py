@@ -129,7 +129,7 @@ class Coordinator:
 
     def offered(self, rate_per_s: float) -> None:
         """Note the rate that the operator asks for; a change begins a new step."""
-        if self._clock is None or rate_per_s == self._offered_per_s:
+        if self._clock is None or self._stop is not None or rate_per_s == self._offered_per_s:
             return
         self._offered_per_s, self._step = rate_per_s, self._step + 1
         now_ns = max(0, self._clock.now_ns())
@@ -177,7 +177,7 @@ class Coordinator:
         """Note that a worker's rows are all on disk."""
         state = self._workers[message.worker_id]
         state.closed = message
-        if self._state != "closing":
+        if self._stop is None and self._state != "closing":
             self._note_lost(message.worker_id, "left")
 
     def on_fault(self, message: WorkerFault) -> None:

@@ -211,11 +211,11 @@ class MasterRole:
         while not run.finished.wait(0.2):
             if run.by_hand:
                 self._offer(run)
-        if self.headless:
+        if self._settings.progress_fd is None:
+            self._report(run)  # no command of ours waits behind the pipe to do it
+        if self.headless or self._interrupts:
             self._environment.process_exit_code = run.exit_code
             self._quit()
-        else:
-            self._report(run)
 
     def _offer(self, run: Coordinator) -> None:
         options = self._environment.parsed_options
@@ -256,7 +256,12 @@ class MasterRole:
             log.error("message handler failed", exc_info=error)
 
     def _quit(self) -> None:
-        gevent.spawn(self._environment.runner.quit)
+        gevent.spawn(self._end_process)
+
+    def _end_process(self) -> None:
+        self._environment.runner.quit()
+        if self._environment.web_ui is not None:
+            self._environment.web_ui.stop()
 
 
 def full_url(shown: str | None, secret: str | None) -> str:

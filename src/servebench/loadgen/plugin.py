@@ -59,7 +59,7 @@ class Plugin:
             self._worker.change_tokens(0)
 
     def _on_quitting(self, environment: Any, **_: Any) -> None:  # noqa: ANN401 - Locust's signature
-        if self._worker is not None:
-            self._worker.on_quitting()
         if self._master is not None:
             self._master.on_quitting()
+        elif self._worker is not None:
+            self._worker.on_quitting()

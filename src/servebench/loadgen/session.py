@@ -220,8 +220,9 @@ class WorkerSession:
             requester.wait_idle(5)
             health.stop()
             recorder.close()
-            if recorder.failure is not None:
-                raise recorder.failure  # noqa: TRY301 - one place tells the master
+            failure = recorder.failure or health.failure
+            if failure is not None:
+                raise failure  # noqa: TRY301 - one place tells the master
         except Exception as error:  # noqa: BLE001 - top of a greenlet: the master is told
             self.fail(error)
         finally:
