@@ -102,7 +102,8 @@ def _missing_of_leases(manifest: Manifest, seqs: IntArray) -> IntArray:
 
 def _named(manifest: Manifest, keys: RowKeys, missing: IntArray) -> tuple[LostRange, ...]:
     """Return runs of missing seqs that share owner and cause, in order."""
-    blames = [_blame(manifest, keys, int(seq)) for seq in missing]
+    told = _told(manifest, missing)
+    blames = [said or _derived(manifest, keys, int(seq)) for seq, said in zip(missing, told, strict=True)]
     ranges = []
     numbered = enumerate(zip(missing.tolist(), blames, strict=True))
     for _, run in groupby(numbered, key=lambda item: (item[1][0] - item[0], item[1][1])):
@@ -120,11 +121,20 @@ def _named(manifest: Manifest, keys: RowKeys, missing: IntArray) -> tuple[LostRa
     return tuple(ranges)
 
 
-def _blame(manifest: Manifest, keys: RowKeys, seq: int) -> _Blame:
-    """Return whose a missing seq was: as the master wrote it, else by the membership at its intended time."""
-    for item in manifest.lost_detail:
-        if item.first <= seq <= item.last and (item.worker is not None or item.cause != UNKNOWN):
-            return _Blame(item.worker, item.cause, item.certain)
+def _told(manifest: Manifest, missing: IntArray) -> list[_Blame | None]:
+    """Return what the manifest says of each missing seq, None where it says nothing."""
+    said = [item for item in manifest.lost_detail if item.worker is not None or item.cause != UNKNOWN]
+    said.sort(key=lambda item: item.first)
+    places = np.searchsorted(np.array([item.first for item in said], np.int64), missing, side="right") - 1
+    found = [said[place] if place >= 0 else None for place in places]
+    return [
+        _Blame(item.worker, item.cause, item.certain) if item is not None and seq <= item.last else None
+        for item, seq in zip(found, missing, strict=True)
+    ]
+
+
+def _derived(manifest: Manifest, keys: RowKeys, seq: int) -> _Blame:
+    """Return whose turn a seq was by the membership at its intended time."""
     owner = _owner(manifest.members, keys, seq)
     record = next((worker for worker in manifest.workers if worker.worker == owner), None)
     clean = record is not None and record.state == "closed"
@@ -150,7 +160,7 @@ def _by_phase(manifest: Manifest, keys: RowKeys, missing: IntArray) -> dict[str,
     if not len(missing):
         return {}
     sizes = [phase.planned for phase in manifest.phases]
-    if manifest.engine == "plan" and all(size is not None for size in sizes):
+    if manifest.engine == "plan" and sizes and all(size is not None for size in sizes):
         ends = np.cumsum([size for size in sizes if size is not None])
         places = np.minimum(np.searchsorted(ends, missing, side="right"), len(sizes) - 1)
         names = [manifest.phases[place].name for place in places]

@@ -17,6 +17,7 @@ from servebench.core.outcomes import Status
 from servebench.metrics import METRIC_BY_NAME, METRICS, Metric
 from servebench.shards.manifest import Verdict
 
+MOST_LOST_SHOWN = 20
 _TONES = {"met": "good", "close": "good", "missed": "bad", "too few samples": "warn"}
 _SOURCES = {"usage": "by server usage", "events": "one per event: an estimate"}
 
@@ -334,8 +335,11 @@ def _conditions(found: Digest) -> tuple[tuple[str, str], ...]:
     manifest = found.manifest
     hosts = ", ".join(f"{worker.worker} on {worker.host} ({worker.state})" for worker in manifest.workers)
     lost = ", ".join(
-        f"{item.first}-{item.last} ({item.worker or 'unknown'}: {item.cause})" for item in found.accounting.lost[:20]
+        f"{item.first}-{item.last} ({item.worker or 'unknown'}: {item.cause})"
+        for item in found.accounting.lost[:MOST_LOST_SHOWN]
     )
+    if len(found.accounting.lost) > MOST_LOST_SHOWN:
+        lost += f" and {count(len(found.accounting.lost) - MOST_LOST_SHOWN)} further ranges, all in run.json"
     pairs = [
         ("target", manifest.target_url),
         ("model", _model(found)),

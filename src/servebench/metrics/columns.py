@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from servebench.core.outcomes import TOKEN_KIND_CODES, Outcome
+from servebench.core.outcomes import CHUNK_KINDS, TOKEN_KIND_CODES, Outcome
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -72,7 +72,8 @@ class ChunkColumns:
 
     def is_token(self) -> BoolArray:
         """Return which events carry generated text, shape (events,)."""
-        return np.isin(self.kind, np.fromiter(TOKEN_KIND_CODES, np.int8))
+        carries = np.array([code in TOKEN_KIND_CODES for code in range(len(CHUNK_KINDS))])
+        return carries[self.kind]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

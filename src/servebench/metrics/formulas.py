@@ -28,30 +28,31 @@ def _span(later: FloatArray, earlier: FloatArray, where: BoolArray) -> FloatArra
     return np.where(where & (span >= 0), span, np.nan)
 
 
-def _first_event(c: RequestColumns, mask: BoolArray) -> FloatArray:
-    """Return the stamp of each request's first event of the mask, NaN where there is none."""
+def _edge_event(c: RequestColumns, mask: BoolArray, *, last: bool = False) -> FloatArray:
+    """Return the stamp of each request's first (or last) event of the mask, NaN where there is none."""
     found = np.full(len(c), np.nan)
-    index = np.flatnonzero(mask)[::-1]
-    found[c.chunks.request()[index]] = c.chunks.ns[index]  # written backwards, so the first event stays
+    index = np.flatnonzero(mask)
+    owner = c.chunks.request()[index]
+    change = owner[1:] != owner[:-1]
+    edge = np.append(change, True) if last else np.insert(change, 0, True)
+    chosen = edge[: len(index)]  # nothing to choose from where no event is of the mask
+    found[owner[chosen]] = c.chunks.ns[index[chosen]]
     return found
 
 
 def first_token_ns(c: RequestColumns) -> FloatArray:
     """Return the stamp of the first token event of any kind and choice."""
-    return _first_event(c, c.chunks.is_token())
+    return _edge_event(c, c.chunks.is_token())
 
 
 def first_answer_ns(c: RequestColumns) -> FloatArray:
     """Return the stamp of the first token event that is not reasoning."""
-    return _first_event(c, c.chunks.is_token() & (c.chunks.kind != _REASONING))
+    return _edge_event(c, c.chunks.is_token() & (c.chunks.kind != _REASONING))
 
 
 def last_token_ns(c: RequestColumns) -> FloatArray:
     """Return the stamp of the last token event of any kind and choice."""
-    found = np.full(len(c), np.nan)
-    index = np.flatnonzero(c.chunks.is_token())
-    found[c.chunks.request()[index]] = c.chunks.ns[index]
-    return found
+    return _edge_event(c, c.chunks.is_token(), last=True)
 
 
 def dispatch_lag_ns(c: RequestColumns) -> FloatArray:
