@@ -1,6 +1,7 @@
 """The transport's connections: kept, stale, refused, stalled, cancelled, many, encrypted."""
 
 import contextlib
+import gc
 import json
 import os
 import resource
@@ -237,6 +238,18 @@ def test_a_killed_greenlet_leaves_nothing_behind(tmp_path: Path, open_client: Op
         assert client.inflight == 0
         assert perform(client).answer.outcome is Outcome.OK
     assert server.events("held")[0]["client_closed"]
+
+
+def test_finished_requests_leave_nothing_to_the_garbage_collector(tmp_path: Path, open_client: Opener) -> None:
+    with replay([case("H15")], tmp_path, "--keep-alive") as server:
+        client = open_client(server.url)
+        perform(client)
+        gc.collect()
+        for _ in range(30):
+            perform(client)
+        found = gc.collect()
+        client.close()
+    assert found < 30  # less than one object a request
 
 
 def test_a_fault_of_the_parser_fails_its_own_exchange_only(tmp_path: Path) -> None:

@@ -65,7 +65,7 @@ class Flight:
 
     def __init__(self, lane: Lane, request: bytes, timeline: Timeline) -> None:
         self._lane = lane
-        self._link = Link(lane.pool, request, self)
+        self._link = Link(lane.pool, request)
         self._request_bytes = len(request)
         self._timeline = timeline
         self._waiter: Waiter[None] = Waiter()
@@ -85,7 +85,7 @@ class Flight:
 
         Raises HarnessError when this machine has no socket to give.
         """
-        self._went_on(self._link.begin())
+        self._went_on(self._link.begin(self))
 
     def wait(self) -> None:
         """Block the calling greenlet until the answer is there; raises HarnessError when the client itself failed."""
@@ -164,7 +164,7 @@ class Flight:
 
     def on_lost(self, lost: Lost) -> None:
         """Try another connection where that is right, else end (called by the connection)."""
-        self._went_on(self._link.recover(lost, answered=self._last_read_ns is not None))
+        self._went_on(self._link.recover(lost, self, answered=self._last_read_ns is not None))
 
     def on_fault(self, error: Exception) -> None:
         """End with a fault of the client's own."""

@@ -13,7 +13,8 @@ class Link:
     """The connection under one request. Called by the request's greenlet or in the hub; nothing here blocks.
 
     `connecting_ns`: when the attempt under way began, None while a connection is up. `sent_ns` and `send_end_ns` are of
-    the first send, also after a reconnect. `reused` is None until a connection is up.
+    the first send, also after a reconnect. `reused` is None until a connection is up. The receiver is never kept: a
+    cycle of references would leave every finished request to the garbage collector, whose full pass stalls the loop.
     """
 
     __slots__ = (
@@ -22,7 +23,6 @@ class Link:
         "_connect_start_ns",
         "_connection",
         "_pool",
-        "_receiver",
         "_request",
         "_send_end_ns",
         "connecting_ns",
@@ -31,10 +31,9 @@ class Link:
         "sent_ns",
     )
 
-    def __init__(self, pool: Pool, request: bytes, receiver: Receiver) -> None:
+    def __init__(self, pool: Pool, request: bytes) -> None:
         self._pool = pool
         self._request = request
-        self._receiver = receiver
         self._connection: Connection | None = None
         self._candidates: list[SocketAddress] = []
         self._connect_start_ns: int | None = None
@@ -45,14 +44,14 @@ class Link:
         self.reused: bool | None = None
         self.reconnects = 0
 
-    def begin(self) -> Lost | None:
+    def begin(self, receiver: Receiver) -> Lost | None:
         """Send on a kept connection or begin a new one; return why when there is no way.
 
         Raises HarnessError when this machine has no socket to give.
         """
-        connection = self._pool.take(self._receiver)
+        connection = self._pool.take(receiver)
         if connection is None:
-            return self._connect()
+            return self._connect(receiver)
         self.reused = True
         self._connection = connection
         self._send(connection)
@@ -74,7 +73,7 @@ class Link:
         if self._send_end_ns is None:
             self._send_end_ns = end_ns
 
-    def recover(self, lost: Lost, *, answered: bool) -> Lost | None:
+    def recover(self, lost: Lost, receiver: Receiver, *, answered: bool) -> Lost | None:
         """Try elsewhere after a loss; return why when that is over.
 
         A connection that did not come up is followed by the next address. A kept one that broke without a byte of an
@@ -84,10 +83,10 @@ class Link:
         if lost.loss is Loss.CONNECT:
             if connection is not None:
                 self._pool.rotation.note(connection.address, worked=False)
-            return self._try_next(lost)
+            return self._try_next(lost, receiver)
         if self.reused and not answered:
             self.reconnects += 1
-            return self._connect()
+            return self._connect(receiver)
         return lost
 
     def release(self, *, reusable: bool) -> None:
@@ -112,17 +111,17 @@ class Link:
             send_end_ns=self._send_end_ns,
         )
 
-    def _connect(self) -> Lost | None:
+    def _connect(self, receiver: Receiver) -> Lost | None:
         self._candidates = self._pool.rotation.round()
         self._connect_start_ns = self.connecting_ns = time.monotonic_ns()
         self.reused = None
-        return self._try_next(Lost(Loss.CONNECT, "the target has no address"))
+        return self._try_next(Lost(Loss.CONNECT, "the target has no address"), receiver)
 
-    def _try_next(self, lost: Lost) -> Lost | None:
+    def _try_next(self, lost: Lost, receiver: Receiver) -> Lost | None:
         while self._candidates:
             address = self._candidates.pop(0)
             try:
-                self._connection = self._pool.connect(address, self._receiver)
+                self._connection = self._pool.connect(address, receiver)
             except OSError as error:
                 self._pool.rotation.note(address, worked=False)
                 lost = lost_by_errno(Loss.CONNECT, error.errno)

@@ -13,6 +13,9 @@ from gevent import monkey
 
 from servebench.loadgen.stamps import SO_TIMESTAMPNS, ReadClock
 
+MAX_BATCH = 128
+"""Sockets served before the rest of the loop has its turn: about half a millisecond, which delays no dispatch."""
+
 _READ = 1
 
 
@@ -36,6 +39,7 @@ class Reactor:
         self.clock = ReadClock()
         self._watched: dict[int, Watched] = {}
         self._epoll: select.epoll = monkey.get_original("select", "epoll")()
+        self._ready = self._epoll.poll
         self._anchor = _stamping_socket()
         self._watcher = gevent.get_hub().loop.io(self._epoll.fileno(), _READ)
         self._watcher.start(self.poll)
@@ -55,11 +59,11 @@ class Reactor:
             self._epoll.unregister(fd)
 
     def poll(self) -> None:
-        """Serve every ready socket once."""
+        """Serve up to MAX_BATCH ready sockets once each; those that wait longest come first."""
         self.clock.begin_batch()
-        watched = self._watched
-        for fd, mask in self._epoll.poll(0):
-            user = watched.get(fd)
+        watched = self._watched.get
+        for fd, mask in self._ready(0, MAX_BATCH):
+            user = watched(fd)
             if user is None:
                 continue  # closed by an earlier event of this batch
             try:

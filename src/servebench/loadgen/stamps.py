@@ -58,6 +58,7 @@ class ReadClock:
     __slots__ = (
         "_bytes",
         "_delays",
+        "_keep",
         "_limit_ns",
         "_missing",
         "_monotonic_ns",
@@ -77,26 +78,26 @@ class ReadClock:
         self._limit_ns = NS_PER_S
         self._offset_ns = 0
         self._delays = array("q")
+        self._keep = self._delays.append
         self._thinned = self._rejected = self._missing = 0
         self._bytes = 0
         self.begin_batch()
 
     def begin_batch(self) -> None:
         """Sample the clocks, once per epoll batch and before its first read; does not block."""
-        monotonic = self._monotonic_ns
-        for _ in range(_SAMPLE_TRIES):  # again only when the thread was interrupted between the two clocks
-            before = monotonic()
-            real = self._realtime_ns()
-            after = monotonic()
-            if after - before <= _SAMPLE_NS:
-                break
+        monotonic, realtime = self._monotonic_ns, self._realtime_ns
+        before, real, after = monotonic(), realtime(), monotonic()
+        tries = 1
+        while after - before > _SAMPLE_NS and tries < _SAMPLE_TRIES:  # the thread was interrupted between the clocks
+            before, real, after = monotonic(), realtime(), monotonic()
+            tries += 1
         self._offset_ns = real - (before + after) // 2
         self._limit_ns = before - self._polled_ns + NS_PER_S
         self._polled_ns = before
         if len(self._delays) > _MAX_KEPT:
-            self._thinned += len(self._delays)
-            self._delays = self._delays[::2]
-            self._thinned -= len(self._delays)
+            kept = self._delays[::2]
+            self._thinned += len(self._delays) - len(kept)
+            self._keep_in(kept)
 
     def stamp(self, ancillary: Ancillary, size: int) -> tuple[int, int]:
         """Return (monotonic ns of arrival, read delay in ns) of a read of `size` bytes that just came back.
@@ -111,7 +112,7 @@ class ReadClock:
         seconds, rest = _timespec(ancillary[0][2])  # nothing but SO_TIMESTAMPNS is enabled on these sockets
         delay = now - (seconds * NS_PER_S + rest - self._offset_ns)
         if 0 <= delay <= self._limit_ns:
-            self._delays.append(delay)
+            self._keep(delay)
             return now - delay, delay if delay <= _MAX_DELAY_NS else _MAX_DELAY_NS
         self._rejected += 1
         return now, NO_DELAY
@@ -138,7 +139,11 @@ class ReadClock:
         self._clear()
         return stats
 
+    def _keep_in(self, delays: "array[int]") -> None:
+        self._delays = delays
+        self._keep = delays.append
+
     def _clear(self) -> None:
-        self._delays = array("q")
+        self._keep_in(array("q"))
         self._thinned = self._rejected = self._missing = 0
         self._bytes = 0
