@@ -86,13 +86,16 @@ def plain_line(status: Status, now: datetime) -> str:
     if status.state in {"waiting", "preparing"}:
         return f"{clock(now)} {status.state} workers {_count(status.workers)}"
     done = percent(status.t_s, status.duration_s)
-    where = f"{status.phase or status.state} {done}" if status.state == "running" else status.state
+    # Between the end of the last phase and the last answer there is no phase.
+    over = status.t_s is not None and status.duration_s is not None and status.t_s >= status.duration_s
+    word = status.phase or ("draining" if over else "running")
+    where = f"{word} {done}" if status.state == "running" else status.state
     ttft = status.ttft_ms.p95
     return (
         f"{clock(now)} {where} sent {_count(status.sent)}/{_count(status.planned_total)}"
         f" planned {_count(status.planned)} ok {_count(status.ok)} err {status.failed}"
         f" inflight {_count(status.inflight)} late {_count(status.late)}"
-        f" ttft_p95 {'-' if ttft is None else f'{figure(ttft)}ms'} client {client_word(status.client)}"
+        f" ttft_p95 {'-' if ttft is None else f'{ttft:.0f}ms'} client {client_word(status.client)}"
     )
 
 

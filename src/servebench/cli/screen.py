@@ -159,6 +159,8 @@ def _remaining(status: Status, now: datetime) -> str:
     if status.t_s is None or status.duration_s is None:
         return f"{minutes(status.t_s)} since the start"
     left = max(0.0, status.duration_s - status.t_s)
+    if left == 0:
+        return "waiting for open answers"
     ends = now + timedelta(seconds=left)
     return f"{minutes(left)} left, ends {ends:%H:%M:%S} {ends.tzname() or ''}".rstrip()
 
