@@ -14,6 +14,7 @@ from locust.exception import StopTest
 from servebench import __version__
 from servebench.core.errors import HarnessError, InputError, ServebenchError
 from servebench.core.outcomes import ExitCode
+from servebench.core.units import NS_PER_S
 from servebench.loadgen.address import parse_target
 from servebench.loadgen.channel import Channel
 from servebench.loadgen.coordinator import Coordinator, Order
@@ -46,6 +47,10 @@ from servebench.workload.schedule import Schedule, plan
 log = logging.getLogger(__name__)
 
 
+CLOSE_PATIENCE_S = 40.0
+REPORT_PATIENCE_S = 120.0
+
+
 class MasterRole:
     """Listens to Locust on the master (or in a single process) and runs one Coordinator per test."""
 
@@ -55,6 +60,7 @@ class MasterRole:
         self._pipe = ProgressPipe(settings.progress_fd)
         self._helloed: dict[str, Hello] = {}
         self._runs: dict[str, Coordinator] = {}
+        self._followers: list[gevent.Greenlet[..., None]] = []
         self._current: Coordinator | None = None
         self._interrupts = 0
         self._register()
@@ -103,11 +109,12 @@ class MasterRole:
             self._current.request_stop("user" if not self.headless else "time limit")
 
     def on_quitting(self) -> None:
-        """Wait until every run is on disk; the process ends after this. Blocks the calling greenlet."""
+        """Wait until every run is on disk and reported; the process ends after this. Blocks the calling greenlet."""
         for run in list(self._runs.values()):
             if not run.finished.is_set():
                 run.request_stop("interrupted", ExitCode.INTERRUPTED)
-                run.finished.wait(self._settings.drain_ns / 1e9 + 40)
+                run.finished.wait(self._settings.drain_ns / NS_PER_S + CLOSE_PATIENCE_S)
+        gevent.joinall(self._followers, timeout=REPORT_PATIENCE_S)
         if self._current is not None:
             self._environment.process_exit_code = self._current.exit_code
 
@@ -167,7 +174,7 @@ class MasterRole:
         for hello in self._helloed.values():
             run.welcome(hello)
         gevent.spawn(run.run)
-        gevent.spawn(self._follow, run)
+        self._followers.append(gevent.spawn(self._follow, run))
         log.info("run %s began in %s", run_id, folder.root)
         return run
 
