@@ -4,6 +4,7 @@ import re
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any
 
 from servebench.analysis.digest import Digest
@@ -94,7 +95,7 @@ def build_page(found: Digest, plots: Sequence[Plot]) -> Page:
         name=manifest.name,
         run_id=manifest.run_id,
         version=manifest.servebench_version,
-        when=f"{manifest.created_utc.replace('T', ' ').removesuffix('Z')} UTC, {clock(length)} long",
+        when=f"{_utc(manifest.created_utc)}, {clock(length)} long",
         verdict=_banner(manifest.verdict),
         conditions_line=_conditions_line(found),
         tiles=_tiles(found),
@@ -105,6 +106,14 @@ def build_page(found: Digest, plots: Sequence[Plot]) -> Page:
         command=_command(found),
         metrics=METRICS,
     )
+
+
+def _utc(text: str) -> str:
+    """Return an ISO time in UTC to the second, or the text as it is where it is no such time."""
+    try:
+        return f"{datetime.fromisoformat(text).astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
+    except ValueError:
+        return text
 
 
 def _banner(verdict: Verdict | None) -> Banner:

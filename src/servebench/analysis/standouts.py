@@ -13,6 +13,8 @@ MOST = 3
 PHASE_CONTRAST = 1.5
 QUIET_SEND_LAG_MS = 5.0
 KEPT_UP = 0.9
+LEVEL_LENGTHS = 10
+"""A level is long enough to be judged from this many typical requests on."""
 OFTEN_COALESCED = 0.2
 
 
@@ -55,8 +57,14 @@ def slower_phase(scene: Scene) -> str | None:
 
 
 def not_kept_up(scene: Scene) -> str | None:
-    """Name the first load level at which fewer requests were answered well than sent."""
+    """Name the first load level at which fewer requests were answered well than sent.
+
+    Levels too short against the length of a request are passed over: their answers fall into the next one.
+    """
     for point in scene.curve:
+        typical_ms = point.latency["e2e"].p50
+        if typical_ms is None or point.level.window.seconds < LEVEL_LENGTHS * typical_ms / 1000:
+            continue
         sent, achieved = point.sent_per_s, point.achieved_per_s
         if achieved < KEPT_UP * sent:
             where = (

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from servebench.analysis.digest import Digest
 from servebench.analysis.numbers import UNDEFINED, clock, count, significant
 from servebench.analysis.objectives import Result
-from servebench.analysis.render import align, shown_unit
+from servebench.analysis.render import align, shown_unit, width
 from servebench.analysis.tables import POOLED, QUANTILES, TableRow
 from servebench.analysis.words import STATE_GLYPHS, printable, verdict_glyph, verdict_words
 from servebench.core.outcomes import Outcome, Status
@@ -16,6 +16,7 @@ from servebench.metrics import METRIC_BY_NAME, needed
 from servebench.shards.manifest import Verdict
 
 WIDTH = 80
+MOST_REASONS = 4
 _COLUMNS = ("p50", "p95", "p99", "p999", "max")
 _METRICS = ("ttft", "tpot", "chunk_gap", "e2e")
 _QUANTILE = dict(QUANTILES)
@@ -30,7 +31,7 @@ def summary_lines(found: Digest, folder: str, *, report: str | None = None, show
     if verdict is None:
         msg = "a digest carries a verdict"
         raise ValueError(msg)
-    lines = [_headline(found, verdict), *_reasons(verdict)]
+    lines = [*_opening(found, verdict), *_reasons(verdict)]
     if verdict.status != Status.INVALID or show_invalid:
         lines += [*_objectives(found.objectives), "", *_counts(found), *_table(found), *_standouts(found)]
     elif found.outcomes:
@@ -44,20 +45,28 @@ def summary_lines(found: Digest, folder: str, *, report: str | None = None, show
 def verdict_line(found: Digest) -> str:
     """Return the first line alone."""
     verdict = found.manifest.verdict
-    return "" if verdict is None else _headline(found, verdict)
+    return "" if verdict is None else "     ".join(_headline(found, verdict))
 
 
-def _headline(found: Digest, verdict: Verdict) -> str:
+def _opening(found: Digest, verdict: Verdict) -> list[str]:
+    """Return the first line, or two where one would be too wide."""
+    words, what = _headline(found, verdict)
+    line = f"{words}     {what}"
+    return [line] if width(line) <= WIDTH else [words, *_wrap(f"  {what}")]
+
+
+def _headline(found: Digest, verdict: Verdict) -> tuple[str, str]:
     manifest = found.manifest
     on = f" on {printable(found.model)[:40]}" if found.model else ""
     length = clock(max((phase.window.end_ns for phase in found.phases), default=0.0) / 1e9)
     workers = len(manifest.workers)
     what = f"{printable(manifest.name)}{on}, {length}, {workers} worker{'s' if workers != 1 else ''}"
-    return f"{verdict_glyph(verdict)} {verdict_words(verdict)}     {what}"
+    return f"{verdict_glyph(verdict)} {verdict_words(verdict)}", what
 
 
 def _reasons(verdict: Verdict) -> Iterator[str]:
-    for reason in verdict.reasons:
+    shown, hidden = verdict.reasons[:MOST_REASONS], len(verdict.reasons) - MOST_REASONS
+    for reason in [*shown, f"and {hidden} more in run.json"] if hidden > 0 else shown:
         yield from textwrap.wrap(printable(reason), WIDTH, initial_indent="  - ", subsequent_indent="    ")
 
 

@@ -72,3 +72,19 @@ def test_numbers_have_three_significant_digits(value: float | None, text: str) -
 def test_lengths_of_time_read_as_minutes_and_hours() -> None:
     assert clock(570) == "09:30"
     assert clock(4170) == "1:09:30"
+
+
+def test_a_long_headline_takes_two_lines(tmp_path: Path) -> None:
+    rows = [row(seq, sent_ns=seq * S, model="organisation/a-model-with-a-long-name") for seq in range(20)]
+    spec = RunSpec(rows=rows, phases=[steady("load", 0, 20)], manifest={"name": "a-run-with-a-rather-long-name"})
+    lines = summary_lines(examine(write_run(tmp_path / "run", spec)).digest, "a")
+    assert lines[0] == "✓ VALID, no objectives set"
+    assert max(map(len, lines)) <= 80
+
+
+def test_many_reasons_are_cut_with_a_word_where_the_others_are(tmp_path: Path) -> None:
+    folder = small_run(tmp_path / "run")
+    for number in range(9):
+        (folder / "requests" / f"part-bad-{number}.parquet").write_bytes(b"PAR1")
+    lines = summary_lines(examine(folder).digest, "a")
+    assert "  - and 5 more in run.json" in lines
