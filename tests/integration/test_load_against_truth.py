@@ -204,7 +204,7 @@ def intended_of(manifest: dict[str, Any], folder: Path) -> dict[int, int]:
         assert done.returncode == 0
     plan = pq.read_table(out)
     assert plan.num_rows == manifest["planned_total"]
-    return dict(zip(plan["seq"].to_pylist(), plan["intended_ns"].to_pylist(), strict=True))
+    return {row["seq"]: row["intended_ns"] for row in plan.select(["seq", "intended_ns"]).to_pylist()}
 
 
 def test_a_server_that_dies_costs_requests_but_no_row(tmp_path: Path, start_sim: StartSim, spawn: Any) -> None:  # noqa: ANN401

@@ -139,7 +139,13 @@ def test_the_request_arrives_whole_with_its_head(tmp_path: Path) -> None:
     assert exchange.answer.outcome is Outcome.OK
     assert request["body_bytes"] == len(body)
     assert request["head"][0] == "POST /v1/chat/completions?tier=2 HTTP/1.1"
-    assert {f"Host: 127.0.0.1:{server.port}", "X-Extra: 7", "X-Request-Id: abc-1-0"} <= set(request["head"])
+    assert {
+        f"Host: 127.0.0.1:{server.port}",
+        "Content-Type: application/json",
+        "Accept-Encoding: identity",
+        "X-Extra: 7",
+        "X-Request-Id: abc-1-0",
+    } <= set(request["head"])
     assert "Authorization: Basic bWU6c2VjcmV0" in request["head"]
     head_bytes = sum(len(line) + 2 for line in request["head"]) + 2
     assert exchange.request_bytes == head_bytes + len(body)

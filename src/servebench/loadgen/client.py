@@ -15,7 +15,7 @@ from servebench.loadgen.reactor import MAX_BATCH, Reactor
 from servebench.loadgen.stamps import ReadClock
 from servebench.loadgen.tls import client_context
 from servebench.wire.endpoint import Endpoint
-from servebench.wire.request import render_request
+from servebench.wire.request import render_request, request_head
 from servebench.wire.timeline import Timeline
 from servebench.workload.model import Timeouts
 
@@ -38,7 +38,7 @@ class Client:
     ) -> None:
         """Resolve the target's name, which may block; raises InputError for a name without address.
 
-        `headers` go out with every request, besides Host, Content-Length and X-Request-Id. `stream` says what the
+        `headers` go out with every request, besides those that every request to an endpoint carries. `stream` says what the
         bodies ask for. Certificates are verified against the system's trust store, or that of SSL_CERT_FILE.
         """
         addresses = resolve(target)
@@ -73,7 +73,7 @@ class Client:
         if self._closed:
             msg = "the transport is closed"
             raise HarnessError(msg)
-        headers = {**self._headers, "X-Request-Id": request_id}
+        headers = {**request_head(request_id=request_id, stream=self._lane.stream), **self._headers}
         request = render_request("POST", self._path, self._host, headers, body)
         timeline = Timeline(self._endpoint, stream=self._lane.stream, keep_text=self._keep_text)
         flight = Flight(self._lane, request, timeline)
