@@ -18,9 +18,7 @@ histories = st.lists(
 
 
 @given(histories, st.lists(st.integers(0, 10**10), min_size=1, max_size=50))
-def test_every_seq_has_exactly_one_owner_for_any_history(
-    history: list[tuple[int, set[str]]], times: list[int]
-) -> None:
+def test_every_seq_has_exactly_one_owner_for_any_history(history: list[tuple[int, set[str]]], times: list[int]) -> None:
     changes = [Change(RUN_START, ("a", "b"))]
     changes += [Change(from_ns, tuple(sorted(members))) for from_ns, members in sorted(history, key=lambda h: h[0])]
     times_ns = np.sort(np.array(times, dtype=np.int64))
@@ -48,7 +46,9 @@ class Worker:
 
 
 # For each worker the steps in which it is cut off from the master, and whether it also stands still meanwhile.
-outages = st.lists(st.tuples(st.sampled_from(NAMES), st.integers(0, 150), st.integers(1, 80), st.booleans()), max_size=6)
+outages = st.lists(
+    st.tuples(st.sampled_from(NAMES), st.integers(0, 150), st.integers(1, 80), st.booleans()), max_size=6
+)
 
 
 @settings(deadline=None, max_examples=150)

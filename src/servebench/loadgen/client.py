@@ -38,7 +38,7 @@ class Client:
     ) -> None:
         """Resolve the target's name, which may block; raises InputError for a name without address.
 
-        `headers` go out with every request, besides those that every request to an endpoint carries. `stream` says what the
+        `headers` go out with every request, besides those that all requests carry. `stream` says what the
         bodies ask for. Certificates are verified against the system's trust store, or that of SSL_CERT_FILE.
         """
         addresses = resolve(target)

@@ -41,6 +41,8 @@ log = logging.getLogger(__name__)
 BLOCK_SEQS = 64
 PREPARE_LIMIT_S = 60.0
 ARM_AHEAD_NS = 300 * NS_PER_MS
+STOP_AHEAD_NS = 300 * NS_PER_MS
+"""Sending ends this long after the word is given, so that every worker hears of it before it has gone past."""
 LEASE_EVERY_S = 0.2
 CLOSE_LIMIT_S = 30.0
 
@@ -263,7 +265,7 @@ class Coordinator:
         return all(w.closed is not None or (w.status is not None and w.status.done) for w in live)
 
     def _send_stop(self, stop: StopOrder, clock: RunClock) -> None:
-        self._stop_ns = clock.now_ns()
+        self._stop_ns = max(0, clock.now_ns()) + STOP_AHEAD_NS
         self._state = "draining"
         self._journal.add("stop", stop.cause, t_ns=self._stop_ns)
         self._broadcast(Stop(run_id=self.run_id, stop_ns=self._stop_ns, drain_ns=stop.drain_ns))

@@ -106,13 +106,13 @@ class MasterRole:
     def on_test_stopping(self) -> None:
         """End the current run because the operator pressed Stop, or a time limit did."""
         if self._current is not None:
-            self._current.request_stop("user" if not self.headless else "time limit")
+            self._current.request_stop("finished" if self.headless else "user")
 
     def on_quitting(self) -> None:
         """Wait until every run is on disk and reported; the process ends after this. Blocks the calling greenlet."""
         for run in list(self._runs.values()):
             if not run.finished.is_set():
-                run.request_stop("interrupted", ExitCode.INTERRUPTED)
+                run.request_stop("user", ExitCode.INTERRUPTED)
                 run.finished.wait(self._settings.drain_ns / NS_PER_S + CLOSE_PATIENCE_S)
         gevent.joinall(self._followers, timeout=REPORT_PATIENCE_S)
         if self._current is not None:
@@ -126,7 +126,7 @@ class MasterRole:
             self._environment.process_exit_code = ExitCode.INTERRUPTED
             self._quit()
         elif self._interrupts == 1:
-            run.request_stop("interrupted", ExitCode.INTERRUPTED)
+            run.request_stop("user", ExitCode.INTERRUPTED)
         elif self._interrupts == 2:
             run.cancel_now()
         else:

@@ -99,9 +99,9 @@ class Account:
         try:
             delta = self._decode(event.data)
         except PayloadError as error:
+            # Where the event is named error, that says more and replaces this.
             delta = Delta(_OTHER)
-            if event.name != b"error":
-                self.fail(Ruling(Outcome.MALFORMED, "malformed_event", str(error)))
+            self.fail(Ruling(Outcome.MALFORMED, "malformed_event", str(error)))
         if event.name:
             delta = _named(event, delta)
         kind = delta.kind

@@ -50,6 +50,7 @@ def test_no_key_and_no_stream_ask_for_json_without_authorization() -> None:
         ("h", {"X": "canary\r\nY: 1"}),
         ("h", {"X": "canary\n"}),
         ("h", {"X": "canary\x00"}),
+        ("h", {"X": "canary\x7f"}),
         ("h", {"X\r\nY": "canary"}),
         ("h", {"X Y": "canary"}),
         ("h", {"": "canary"}),

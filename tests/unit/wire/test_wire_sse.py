@@ -17,6 +17,8 @@ STREAMS = {
     "byte-order mark": (b"\xef\xbb\xbfdata: a\n\n", [(b"", b"a")]),
     "mark in a later event is no mark": (b"data: a\n\n\xef\xbb\xbfdata: b\n\n", [(b"", b"a")]),
     "unknown fields": (b"id: 7\nretry: 5\nfoo: bar\nfoo\ndata: a\n\n", [(b"", b"a")]),
+    "line ends of both sorts": (b"data: a\rdata: b\n\n", [(b"", b"a\nb")]),
+    "blanks at the end stay": (b"data:a \n\ndata: b \n\n", [(b"", b"a "), (b"", b"b ")]),
     "empty data": (b"data:\n\ndata\n\ndata: \n\n", [(b"", b""), (b"", b""), (b"", b"")]),
     "bytes 85 and A0 end no line": (
         b"data: \xe5\x85\xa8\xc2\x85\xc2\xa0\n\n",
@@ -46,6 +48,19 @@ def test_a_whole_event_in_one_read_does_not_overtake_an_unfinished_one() -> None
     decoder = EventDecoder()
     assert decoder.feed(b"data: a\n") == []
     assert [event.data for event in decoder.feed(b"data: b\n\n")] == [b"a\nb"]
+
+
+def test_a_read_that_ends_one_byte_into_a_line_is_no_whole_event() -> None:
+    decoder = EventDecoder()
+    assert decoder.feed(b"data: a\nd") == []
+    assert [event.data for event in decoder.feed(b"ata: b\n\n")] == [b"a\nb"]
+
+
+def test_half_a_byte_order_mark_is_part_of_the_first_line() -> None:
+    decoder = EventDecoder()
+    assert decoder.feed(b"\xef\xbb") == []
+    assert decoder.feed(b"data: a\n\n") == []
+    assert [event.data for event in decoder.feed(b"data: b\n\n")] == [b"b"]
 
 
 def test_flush_gives_the_event_without_its_blank_line_once() -> None:

@@ -217,6 +217,15 @@ def test_a_broken_event_fails_the_answer_even_where_it_goes_on() -> None:
     assert '{"choices":[' in answer.error_message
 
 
+@pytest.mark.parametrize(
+    ("last", "outcome"),
+    [(b"data: {\n\n", Outcome.MALFORMED), (b'data: {"error":"full"}\n\n', Outcome.STREAM_ERROR)],
+    ids=["broken event", "error event"],
+)
+def test_a_finish_reason_does_not_excuse_what_goes_wrong_after_it(last: bytes, outcome: Outcome) -> None:
+    assert told(HEAD, TOKEN, FINISH, last, DONE).finish(End.EOF, 9).outcome is outcome
+
+
 def test_a_message_is_bounded_however_much_was_sent() -> None:
     answer = told(HEAD, b"data: {" + "ü".encode() * 5000 + b"\n\n").finish(End.EOF, 9)
     assert answer.error_message is not None
@@ -356,6 +365,11 @@ def test_a_compressed_stream_is_read_as_it_comes() -> None:
     assert (timeline.first_token_ns, timeline.answer_done) == (110, True)
 
 
+def test_nothing_after_done_counts_in_a_compressed_stream_either() -> None:
+    packed = gzip.compress(TOKEN + DONE) + gzip.compress(TOKEN)
+    assert kinds(told(CODED % b"gzip", packed).finish(End.EOF, 9)) == ["content", "done"]
+
+
 @pytest.mark.parametrize(
     ("coding", "error_class"), [(b"gzip", "malformed_coding"), (b"br", "unknown_coding")], ids=["broken", "unknown"]
 )
@@ -373,7 +387,8 @@ def test_delays_beyond_int32_are_kept_as_its_greatest_value() -> None:
     assert chunks.delay_ns.tolist() == [2**31 - 1]
 
 
-def test_a_choice_beyond_int8_is_counted_under_its_greatest_value() -> None:
-    chunks = told(HEAD, TOKEN.replace(b'"index":0', b'"index":300')).finish(End.EOF, 9).chunks
+@pytest.mark.parametrize(("index", "kept"), [(b"300", 127), (b"-1", 0), (b"null", 0)])
+def test_a_choice_that_the_column_cannot_hold_is_counted_under_the_nearest(index: bytes, kept: int) -> None:
+    chunks = told(HEAD, TOKEN.replace(b'"index":0', b'"index":' + index)).finish(End.EOF, 9).chunks
     assert chunks is not None
-    assert chunks.choice.tolist() == [127]
+    assert chunks.choice.tolist() == [kept]

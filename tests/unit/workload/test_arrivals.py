@@ -34,7 +34,7 @@ def ks_distance_from_exponential(gaps: npt.NDArray[np.float64]) -> float:
 
 
 @pytest.mark.parametrize(
-    ("rate", "seconds", "count"), [(10.0, 3.0, 30), (0.1, 30.0, 3), (1 / 3, 30.0, 10), (7.0, 0.5, 4), (0.0, 5.0, 0)]
+    ("rate", "seconds", "count"), [(10.0, 3.0, 30), (1.1, 50.0, 55), (1 / 3, 30.0, 10), (7.0, 0.5, 4), (0.0, 5.0, 0)]
 )
 def test_constant_arrivals_stand_at_k_over_rate_and_end_before_the_phase_does(
     rate: float, seconds: float, count: int

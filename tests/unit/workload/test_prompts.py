@@ -109,10 +109,22 @@ def test_the_estimate_of_a_long_prompt_is_the_wanted_count(wanted: int) -> None:
         assert abs(estimate_tokens(message.content) - wanted) <= 3
 
 
+def test_long_prompts_are_cut_at_the_nearest_word_and_so_not_longer_on_average() -> None:
+    prompts = PromptSet.load(BOTH)
+    over = [estimate_tokens(prompts.messages(3, wanted)[0].content) - wanted for wanted in range(400, 800)]
+    assert abs(sum(over)) / len(over) < 0.2
+
+
 def test_prompts_of_one_length_begin_differently() -> None:
     prompts = PromptSet.load(BOTH)
     beginnings = {prompts.messages(prompt_id, 1_000)[0].content[:40] for prompt_id in range(330)}
     assert len(beginnings) >= 325
+
+
+def test_lengths_of_one_prompt_begin_differently() -> None:
+    prompts = PromptSet.load(BOTH)
+    beginnings = {prompts.messages(7, wanted)[0].content[:40] for wanted in range(500, 600)}
+    assert len(beginnings) >= 98
 
 
 def test_the_same_request_gives_the_same_text() -> None:

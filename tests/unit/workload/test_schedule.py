@@ -1,6 +1,7 @@
 """The schedule is the same everywhere, complete and in order, and every draw depends on seed and seq alone."""
 
 import hashlib
+from pathlib import Path
 
 import msgspec
 import numpy as np
@@ -64,6 +65,23 @@ def test_a_replayed_phase_has_the_times_and_lengths_of_its_rows(demo: Workload) 
     assert (schedule.intended_ns[replayed] == (trace.offset_ns[rows] - 140 * NS_PER_S) * 2 // 3).all()
     assert (schedule.input_tokens[replayed] == np.minimum(trace.input_tokens[rows], 1024)).all()
     assert (schedule.max_tokens[replayed] == np.minimum(trace.output_tokens[rows], 96)).all()
+
+
+def test_a_row_just_before_the_end_stays_inside_a_phase_played_fast(tmp_path: Path) -> None:
+    # 3e16 ns of trace time at a million times the speed: the last row's quotient rounds up to the end itself.
+    rows = ["2024-01-01 00:00:00,5,6", "2024-12-13 05:19:59.999999999,7,8"]
+    (tmp_path / "t.csv").write_text("TIMESTAMP,ContextTokens,GeneratedTokens\n" + "\n".join(rows), encoding="utf-8")
+    text = """\
+name: x
+prompts: {source: {kind: mt-bench}}
+load:
+  kind: replay
+  phases:
+    - {name: a, shape: replay, trace: {kind: azure, path: t.csv}, length: 30000000s, speed: 1000000}
+"""
+    schedule = plan(parse_workload(text, "x", tmp_path))
+    assert schedule.phases[0].end_ns == 30 * NS_PER_S
+    assert schedule.intended_ns.tolist() == [0, 30 * NS_PER_S - 1]
 
 
 def test_what_the_caps_clip_is_counted(demo: Workload) -> None:

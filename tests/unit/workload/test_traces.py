@@ -67,6 +67,12 @@ def test_rows_out_of_order_are_sorted_stably_and_counted() -> None:
     assert trace.steps_back == 2
 
 
+def test_rows_of_one_time_keep_the_order_of_the_file() -> None:
+    rows = [f"2024-01-01 00:00:0{number % 2},{number},1" for number in range(200)]
+    trace = parse_azure(trace_of(*rows), "t.csv")
+    assert trace.input_tokens.tolist() == [*range(0, 200, 2), *range(1, 200, 2)]
+
+
 def test_rows_without_output_are_left_out_and_the_first_kept_row_is_zero() -> None:
     rows = [("05", 22), ("09", 0), ("17", 31), ("30", 0), ("45", 260)]
     trace = parse_azure(trace_of(*(f"2024-01-01 00:00:{second},7,{output}" for second, output in rows)), "t.csv")
