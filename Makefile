@@ -1,0 +1,96 @@
+# Everything happens in .venv; give VENV=… for another place, PYTHON=… for another interpreter (3.11 or newer).
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check
+PYTEST := $(BIN)/python -m pytest
+SOURCES := src tests
+RUNTIME := $(VENV)/.runtime-installed
+DEV := $(VENV)/.dev-installed
+CHROMIUM := $(shell command -v chromium 2>/dev/null)
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo fmt lint type arch gen unit prop golden check integ browser browser-deps test bench clean dist \
+	constraints
+
+help: ## list the targets
+	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+setup: $(DEV) ## make .venv with everything that developing needs
+
+demo: $(RUNTIME) ## make .venv with what running needs, and run the demo
+	$(BIN)/servebench demo
+
+fmt: $(DEV) ## format the code and mend what ruff can mend
+	$(BIN)/ruff format $(SOURCES)
+	$(BIN)/ruff check --fix $(SOURCES)
+
+lint: $(DEV) ## formatting and lint rules
+	$(BIN)/ruff format --check $(SOURCES)
+	$(BIN)/ruff check $(SOURCES)
+
+type: $(DEV) ## mypy, strict, on code and tests
+	$(BIN)/mypy
+
+arch: $(DEV) ## who may import whom, and how large files and functions may grow
+	$(BIN)/lint-imports
+	$(PYTEST) -q tests/unit/test_structure.py
+
+gen: $(DEV) ## write what is generated from the code (git diff shows whether it was up to date)
+	$(BIN)/python -m servebench.metrics.docs docs/metrics.md
+
+unit: $(DEV) ## unit tests
+	$(PYTEST) -q tests/unit
+
+prop: $(DEV) ## property tests
+	$(PYTEST) -q tests/property
+
+golden: $(DEV) ## captured streams of real servers and hard cases
+	$(PYTEST) -q tests/golden
+
+check: lint type arch ## the fast part of `make test`: lint, types, architecture, unit, property, golden
+	$(PYTEST) -q tests/unit tests/property tests/golden
+
+integ: $(DEV) ## real servers, masters and workers; the wheel in an empty folder
+	$(PYTEST) tests/integration
+
+browser: $(DEV) browser-deps ## report and web page in headless Chromium
+	$(PYTEST) tests/browser
+
+browser-deps: ## install Chromium where it is missing and we may (root on Debian); tests skip without it
+ifeq ($(CHROMIUM),)
+	@if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+		apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends chromium; \
+	else echo "no chromium: the browser tests will be skipped (apt-get install chromium)"; fi
+endif
+
+test: check integ browser ## everything that CI runs
+
+bench: $(DEV) ## print what the tool itself costs; asserts no time
+	$(BIN)/python -m tests.bench.bench_decode
+	$(BIN)/python -m tests.bench.bench_transport
+	$(PYTEST) -q -s tests/bench/bench_flush.py tests/bench/bench_sim.py
+
+dist: $(DEV) ## build wheel and source archive into dist/
+	$(BIN)/python -m build --no-isolation
+
+constraints: $(DEV) ## write the versions of .venv into constraints.txt
+	$(PIP) freeze --exclude-editable | grep -v ' @ ' > constraints.txt
+
+clean: ## remove what builds and checks leave behind; .venv and runs stay
+	rm -rf build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	find $(SOURCES) -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+		|| { echo "$(PYTHON) is older than 3.11; give another: make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 1; }
+	$(PYTHON) -m venv $(VENV) || { echo "on Debian: apt-get install python3-venv"; rm -rf $(VENV); exit 1; }
+	$(PIP) install --quiet --upgrade 'pip>=25.1'
+
+$(RUNTIME): pyproject.toml constraints.txt | $(BIN)/python
+	$(PIP) install --quiet --constraint constraints.txt --editable .
+	@touch $@
+
+$(DEV): $(RUNTIME)
+	$(PIP) install --quiet --constraint constraints.txt --group dev
+	@touch $@
