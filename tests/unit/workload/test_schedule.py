@@ -56,10 +56,20 @@ def test_another_seed_gives_another_schedule_and_seed_zero_is_a_seed(demo: Workl
     assert plan(msgspec.structs.replace(demo, seed=0)).schedule_hash in hashes
 
 
+def from_the_middle(demo: Workload) -> Workload:
+    """Return the demo with its replay starting inside the trace: 36 s from 140 s on, 1.5 times as fast."""
+    first = demo.phases[0]
+    assert first.replay is not None
+    part = msgspec.structs.replace(first.replay, start_ns=140 * NS_PER_S, length_ns=36 * NS_PER_S, speed=1.5)
+    phase = msgspec.structs.replace(first, replay=part, duration_ns=24 * NS_PER_S)
+    prompts = msgspec.structs.replace(demo.prompts, lengths_trace=part)
+    return msgspec.structs.replace(demo, phases=(phase, *demo.phases[1:]), prompts=prompts)
+
+
 def test_a_replayed_phase_has_the_times_and_lengths_of_its_rows(demo: Workload) -> None:
     trace = read_trace("builtin:azure-llm-2023-conv")
     rows = (trace.offset_ns >= 140 * NS_PER_S) & (trace.offset_ns < 176 * NS_PER_S)
-    schedule = plan(demo)
+    schedule = plan(from_the_middle(demo))
     replayed = schedule.phase == 0
     assert replayed.sum() == rows.sum() == schedule.phases[0].planned
     assert (schedule.intended_ns[replayed] == (trace.offset_ns[rows] - 140 * NS_PER_S) * 2 // 3).all()
@@ -93,7 +103,8 @@ def test_what_the_caps_clip_is_counted(demo: Workload) -> None:
 
 
 def test_rows_above_a_dropping_cap_have_no_seq_and_are_counted(demo: Workload) -> None:
-    schedule = plan(with_lengths(demo, input_tokens=Lengths(kind="trace", cap=1024, over="drop")))
+    limited = with_lengths(from_the_middle(demo), input_tokens=Lengths(kind="trace", cap=1024, over="drop"))
+    schedule = plan(limited)
     trace = read_trace("builtin:azure-llm-2023-conv")
     rows = (trace.offset_ns >= 140 * NS_PER_S) & (trace.offset_ns < 176 * NS_PER_S)
     dropped = int((trace.input_tokens[rows] > 1024).sum())
@@ -165,7 +176,7 @@ def test_steps_carry_their_level_and_its_window(demo: Workload) -> None:
     schedule = plan(demo)
     steps = schedule.phases[1].steps
     assert [(step.index, step.rate_per_s) for step in steps] == [(0, 5.0), (1, 10.0), (2, 15.0), (3, 20.0)]
-    assert [step.start_ns // NS_PER_S for step in steps] == [24, 27, 30, 33]
+    assert [step.start_ns // NS_PER_S for step in steps] == [30, 33, 36, 39]
     for step in steps:
         inside = (schedule.intended_ns >= step.start_ns) & (schedule.intended_ns < step.end_ns)
         assert (schedule.step[inside] == step.index).all()
