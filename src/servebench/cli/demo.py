@@ -1,13 +1,15 @@
 """Know the command `demo`: the whole job on this machine, against the simulated engine."""
 
+import shlex
 import shutil
+import sys
 from dataclasses import replace
 from pathlib import Path
 
 import click
 
 from servebench.cli.base import command, option, say
-from servebench.cli.finish import next_command
+from servebench.cli.finish import next_command, shown_path
 from servebench.cli.job import Job, execute
 from servebench.cli.preflight import preflight
 from servebench.cli.processes import end
@@ -56,6 +58,8 @@ def demo(*, workers: int, seed: int | None, out: Path, progress: str) -> int:
 
 def _say_what_next(folder: Path) -> None:
     say("Next, for example:")
-    say(f"  {next_command('table', folder, '--by', 'phase,worker')}")
+    if shutil.which("servebench") is None:
+        say(f"  {shlex.join(['.', str(Path(sys.executable).parent / 'activate')])}")
+    say(f"  {next_command('table', shown_path(folder), '--by', 'phase,worker')}")
     say(f"  {next_command('sim', '--port', '8100')} &")
     say(f"  {next_command('ui', '--url', 'http://127.0.0.1:8100')}")
