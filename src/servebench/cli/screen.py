@@ -217,6 +217,8 @@ def _outcomes(view: View, canvas: Canvas) -> list[str]:
 
 
 def _last_line(view: View) -> str:
+    if view.status.state == "closed":
+        return "Every answer is in; merging and reporting."
     if view.stopping:
         return "Ctrl-C again: stop now; open requests become cancelled."
     flying = view.status.inflight

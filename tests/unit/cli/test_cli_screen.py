@@ -113,6 +113,15 @@ def test_before_the_load_only_the_workers_are_shown() -> None:
     assert "LATENCY" not in "\n".join(lines)
 
 
+def test_the_last_line_says_what_ctrl_c_does_now() -> None:
+    view = _view()
+    assert _lines(view)[-1].startswith("Ctrl-C: stop sending")
+    view.stopping = True
+    assert _lines(view)[-1].startswith("Ctrl-C again: stop now")
+    view.take(_status(state="closed", phase=None))
+    assert "Ctrl-C" not in _lines(view)[-1]
+
+
 def test_without_utf8_only_ascii_is_drawn() -> None:
     drawn = "\n".join(line for line in _lines(_view(), unicode=False) if "chunk gap" not in line)
     assert drawn.isascii()
