@@ -3,12 +3,15 @@
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlencode
+from urllib.request import Request, urlopen
 
 import numpy as np
 import psutil
@@ -103,11 +106,11 @@ def by_id(records: list[TruthRecord]) -> dict[str, TruthRecord]:
     return found
 
 
-def await_file(run: Callable[[], Path], pattern: str, seconds: float = 60) -> None:
+def await_file(run: Callable[[], Path], pattern: str, seconds: float = 60, count: int = 1) -> None:
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         try:
-            if list(run().glob(pattern)):
+            if len(list(run().glob(pattern))) >= count:
                 return
         except (ValueError, FileNotFoundError):
             pass
@@ -235,3 +238,88 @@ def test_locusts_own_command_drives_records_and_reports(tmp_path: Path, start_si
     assert manifest["planned"] == len(rows)
     assert {row["phase"] for row in rows} == {"manual"}
     assert (run / "report.html").exists()
+
+
+def test_the_web_page_drives_several_runs_each_recorded_and_reported(
+    tmp_path: Path,
+    start_sim: StartSim,
+    spawn: Any,  # noqa: ANN401
+) -> None:
+    sim = start_sim(preset="demo")
+    page = Page(free_port())
+    url = f"http://127.0.0.1:{sim.port}"
+    command = ("servebench.cli", "ui", "--url", url, "--workers", "2", "--web-port", str(page.port))
+    process = spawn(*command, "--out", str(tmp_path / "runs"))
+    page.await_workers(2)
+    page.post("/swarm", user_count="4", spawn_rate="4", host=url, rate_per_user="1")
+    page.await_requests(3)
+    page.post("/swarm", user_count="10", spawn_rate="10", host=url, rate_per_user="2")
+    page.await_requests(20)
+    page.get("/stop")
+    page.await_workers(2)
+    page.post("/swarm", user_count="6", spawn_rate="6", host=url, rate_per_user="1")
+    page.await_requests(3, below=20)  # the page shows the last run's figures for two seconds more
+    page.get("/stop")
+    await_file(lambda: tmp_path, "runs/2*/report.html", count=2)
+    process.send_signal(signal.SIGINT)
+    assert process.wait(60) == 0
+
+    truth = by_id(sim.stop())
+    runs = sorted(path for path in (tmp_path / "runs").iterdir() if not path.name.startswith("."))
+    assert len(runs) == 2
+    rows = [rows_of(run) for run in runs]
+    assert {row["request_id"] for of_run in rows for row in of_run} == truth.keys()
+    for run, of_run in zip(runs, rows, strict=True):
+        assert {row["run_id"] for row in of_run} == {run.name}
+        assert manifest_of(run)["planned"] == len(of_run) == len({row["seq"] for row in of_run})
+        assert {row["outcome"] for row in of_run} == {"ok"}, "requests in flight at Stop are drained"
+    (first,) = manifest_of(runs[0])["phases"]
+    rates = [step["rate_per_s"] for step in first["steps"]]
+    assert (rates[0], rates[-1]) == (4.0, 20.0)
+    assert {row["step"] for row in rows[0]} >= {0, 1}
+
+
+class Page:
+    """Locust's web interface, as a script uses it."""
+
+    def __init__(self, port: int) -> None:
+        self.port = port
+
+    def get(self, path: str) -> bytes:
+        return self._fetch(Request(f"http://127.0.0.1:{self.port}{path}", method="POST" if path == "/stop" else "GET"))
+
+    def post(self, path: str, **form: str) -> bytes:
+        data = urlencode(form).encode()
+        return self._fetch(Request(f"http://127.0.0.1:{self.port}{path}", data=data))
+
+    def await_workers(self, count: int) -> None:
+        self._await(lambda stats: sum(w["state"] == "ready" for w in stats.get("workers") or []) >= count)
+
+    def await_requests(self, count: int, below: int = 10**9) -> None:
+        def reached(stats: dict[str, Any]) -> bool:
+            ended = [s["num_requests"] for s in stats["stats"] if s["name"] == "Aggregated"]
+            return any(count <= number < below for number in ended)
+
+        self._await(reached)
+
+    def _await(self, reached: Callable[[dict[str, Any]], bool], seconds: float = 60) -> None:
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline:
+            try:
+                if reached(json.loads(self.get("/stats/requests"))):
+                    return
+            except OSError:
+                pass
+            time.sleep(0.1)
+        pytest.fail(f"the page did not get there in {seconds:g} s")
+
+    @staticmethod
+    def _fetch(request: Request) -> bytes:
+        with urlopen(request, timeout=10) as answer:
+            body: bytes = answer.read()
+        return body
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        return int(probe.getsockname()[1])

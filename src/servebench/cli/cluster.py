@@ -83,7 +83,6 @@ def master_command(launch: Launch) -> list[str]:
         "--master",
         *("--master-bind-host", launch.bind_host),
         *("--master-bind-port", str(launch.bind_port)),
-        *("--stop-timeout", "5"),
         "--enable-rebalancing",
         "--only-summary",
     ]

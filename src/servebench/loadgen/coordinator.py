@@ -43,6 +43,7 @@ PREPARE_LIMIT_S = 60.0
 ARM_AHEAD_NS = 300 * NS_PER_MS
 STOP_AHEAD_NS = 300 * NS_PER_MS
 """Sending ends this long after the word is given, so that every worker hears of it before it has gone past."""
+DRAIN_SILENT_NS = 10 * NS_PER_S
 LEASE_EVERY_S = 0.2
 CLOSE_LIMIT_S = 30.0
 
@@ -56,6 +57,8 @@ class WorkerState:
     status: Status | None = None
     closed: Closed | None = None
     lost: bool = False
+    heard_ns: int = 0
+    """Last message of any kind, on this process's monotonic clock."""
 
 
 @dataclass(slots=True)
@@ -160,11 +163,13 @@ class Coordinator:
 
     def on_alive(self, message: Alive) -> None:
         """Note that a worker answered its lease."""
+        self._workers[message.worker_id].heard_ns = time.monotonic_ns()
         if self._table is not None and self._clock is not None:
             self._table.heard(message.worker_id, self._clock.now_ns())
 
     def on_status(self, message: Status) -> None:
         """Take a worker's figures of the last second."""
+        self._workers[message.worker_id].heard_ns = time.monotonic_ns()
         self._workers[message.worker_id].status = message
         self._view.take(message)
 
@@ -248,8 +253,11 @@ class Coordinator:
         if clock is None or table is None:
             return
         while not self._all_done():
-            self._send_leases(table, clock)
-            self._update_members(table, clock)
+            if self._stop_ns is None:
+                self._send_leases(table, clock)
+                self._update_members(table, clock)
+            else:
+                self._give_up_on_the_silent()
             if self._stop is not None and self._stop_ns is None:
                 self._send_stop(self._stop, clock)
             self._note_phase(clock)
@@ -290,6 +298,12 @@ class Coordinator:
             self._pipe.event("join", f"worker {worker} joined")
         if lost or joined:
             self._note_members(table)
+
+    def _give_up_on_the_silent(self) -> None:
+        """Wait longer while draining: no share has to pass on, and Locust's own stop may block a worker for seconds."""
+        for worker_id, state in self._workers.items():
+            if state.ready is not None and time.monotonic_ns() - state.heard_ns > DRAIN_SILENT_NS:
+                self._note_lost(worker_id, "no sign of life")
 
     def _note_lost(self, worker_id: str, why: str) -> None:
         state = self._workers[worker_id]

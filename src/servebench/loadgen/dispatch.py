@@ -154,7 +154,7 @@ class TokenDispatcher:
             while last_ns < self._permit.stop_ns:
                 rate_per_ns = self._rate_per_s() / NS_PER_S
                 due_ns = last_ns + int(need / rate_per_ns) if rate_per_ns > 0 else last_ns + HOUR_NS
-                self._timer.sleep_until(self._clock.to_monotonic_ns(due_ns))
+                self._timer.sleep_until(self._clock.to_monotonic_ns(min(due_ns, self._permit.stop_ns)))
                 now_ns = max(last_ns, self._clock.now_ns())
                 if rate_per_ns <= 0 or now_ns < due_ns:
                     need -= rate_per_ns * (now_ns - last_ns)

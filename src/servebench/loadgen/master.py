@@ -218,8 +218,8 @@ class MasterRole:
         while not run.finished.wait(0.2):
             if run.by_hand:
                 self._offer(run)
-        if self._settings.progress_fd is None:
-            self._report(run)  # no command of ours waits behind the pipe to do it
+        if not self.headless or self._settings.progress_fd is None:
+            self._report(run)  # a headless run's command, behind the pipe, does it itself
         if self.headless or self._interrupts:
             self._environment.process_exit_code = run.exit_code
             self._quit()

@@ -40,7 +40,7 @@ def test_no_command_line_holds_a_secret() -> None:
 
 def test_a_headless_master_waits_for_all_its_workers_and_has_one_user_each() -> None:
     words = master_command(_launch())
-    for pair in (("--expect-workers", "3"), ("-u", "3"), ("-r", "3"), ("--stop-timeout", "5")):
+    for pair in (("--expect-workers", "3"), ("-u", "3"), ("-r", "3")):
         assert words[words.index(pair[0]) + 1] == pair[1]
     assert "--headless" in words
     assert "--web-port" not in words
