@@ -58,7 +58,56 @@ def bursts(draw: st.DrawFn) -> dict[str, Any]:
     }
 
 
+gaps = st.one_of(
+    st.sampled_from([{"process": "constant"}, {"process": "poisson"}]),
+    st.floats(0.1, 10).map(lambda cv: {"process": "gamma", "cv": cv}),
+    st.floats(0.1, 10).map(lambda cv: {"process": "weibull", "cv": cv}),
+    st.floats(0.3, 10).map(lambda shape: {"process": "weibull", "shape": shape}),
+)
+onoff = st.fixed_dictionaries(
+    {
+        "process": st.just("onoff"),
+        "on": st.integers(10 * MS, 5_000 * MS).map(format_duration),
+        "off": st.integers(10 * MS, 5_000 * MS).map(format_duration),
+        "inside": gaps,
+    }
+)
+mixes = st.lists(st.tuples(st.floats(0.01, 100), gaps | onoff), min_size=1, max_size=3).map(
+    lambda parts: {
+        "process": "mix",
+        "clients": [
+            {"name": f"c{index}", "weight": weight, "arrivals": law} for index, (weight, law) in enumerate(parts)
+        ],
+    }
+)
+laws = gaps | onoff | mixes
+
 shapes = st.one_of(
+    st.fixed_dictionaries(
+        {"shape": st.just("ramp"), "from_per_s": rates, "to_per_s": rates, "duration": durations},
+        optional={"arrivals": laws},
+    ),
+    st.fixed_dictionaries(
+        {
+            "shape": st.just("spike"),
+            "base_per_s": rates,
+            "peak_per_s": rates,
+            "before": durations,
+            "length": durations,
+            "recovery": durations,
+        }
+    ),
+    st.fixed_dictionaries({"shape": st.just("soak"), "rate_per_s": rates, "duration": durations}),
+    st.fixed_dictionaries(
+        {
+            "shape": st.just("diurnal"),
+            "mean_per_s": rates,
+            "profile": st.sampled_from(["m-small", "m-large", "deepseek-r1", "ragpulse"])
+            | st.lists(st.floats(0.125, 8), min_size=2, max_size=5),
+            "duration": st.integers(1, 5_000_000_000).map(format_duration),
+        },
+        optional={"period": st.just("5s"), "start": st.just("0s")},
+    ),
     st.fixed_dictionaries({"shape": st.just("steady"), "rate_per_s": rates, "duration": durations}),
     st.fixed_dictionaries(
         {"shape": st.just("steps"), "rates_per_s": st.lists(rates, min_size=1, max_size=5), "step_duration": durations}
@@ -102,7 +151,7 @@ def files(draw: st.DrawFn) -> str:
         },
         "load": {
             "kind": "open",
-            "arrivals": {"process": draw(st.sampled_from(["constant", "poisson"]))},
+            "arrivals": draw(laws),
             "phases": phases,
         },
         "requests": {"params": draw(st.dictionaries(params, words | st.booleans() | st.integers(), max_size=2))},

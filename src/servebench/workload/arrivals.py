@@ -1,111 +1,165 @@
 """Know when requests are due: arrivals of a process whose rate follows a curve.
 
 Time rescaling: if u_1 < u_2 < ... are arrivals of a process with rate one, then t_k = L^-1(u_k) are arrivals of the
-same process with rate r(t), where L(t) is the integral of r from 0 to t. The rate is piecewise linear, so L is
-piecewise quadratic and its inverse has a closed form; a stretch of rate zero has no mass: no arrival falls into it.
+same process with rate r(t), where L(t) is the integral of r from 0 to t (see `curve`). A stretch of rate zero has no
+mass: no arrival falls into it.
 
 constant: u_k = k for k = 0, 1, ..., so the first arrival is at the very start of a phase, and a rate r over T seconds
-gives r*T arrivals (rounded up) with equal gaps. poisson: u is the running sum of exponential gaps, the first of which
-comes before the first arrival. Arrivals lie in [0, duration).
+gives r*T arrivals (rounded up) with equal gaps. poisson, gamma, weibull: u is the running sum of gaps with mean one.
+The first gap is what remains of a gap that an observer finds running (for length-biased gaps g: a uniform share of
+g), so that the mean count is the integral of the rate from the first second on, however large the CV is. onoff: the
+curve is switched off outside its episodes and raised inside. mix: the sum of independent clients.
 
-The same bytes must come out on every machine, for the schedule's hash: the draws are ziggurat tables, sums run in
-order, and the inverse uses only + - * / sqrt, which IEEE 754 rounds exactly.
+The same bytes must come out on every machine, for the schedule's hash: the draws of exponentials are ziggurat tables,
+sums run in order, and the inverse uses only + - * / sqrt, which IEEE 754 rounds exactly. Gamma and Weibull gaps go
+through the C library's pow, whose last bit differs between machines: they are rounded to 2^-30 of the mean gap.
 """
 
+import math
 from collections.abc import Sequence
-from typing import Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from servebench.core.units import NS_PER_S
-from servebench.workload.model import Segment
+from servebench.workload.curve import Curve, Due
+from servebench.workload.model import Arrivals, Segment
 
 CHUNK = 65_536
 _WHOLE = 1e-9
 """An expected count this close above a whole number is that number: 0.1/s over 30 s is 3 arrivals, not 4."""
+_EPISODES = 1024
+_GRAIN = 2.0**30
+
+Floats = npt.NDArray[np.float64]
 
 
-class Due(NamedTuple):
-    """Arrivals of one phase: int64 ns from its start, sorted; int32 level of each, -1 = the phase has no levels."""
-
-    offset_ns: npt.NDArray[np.int64]
-    step: npt.NDArray[np.int32]
-
-
-def arrivals(
-    process: Literal["constant", "poisson"], segments: Sequence[Segment], generator: np.random.Generator
-) -> Due:
+def arrivals(law: Arrivals, segments: Sequence[Segment], generator: np.random.Generator) -> Due:
     """Return the arrivals of a process over rate segments; `generator` is not used by `constant`."""
-    curve = _Curve.of(segments)
-    total = float(curve.mass[-1])
-    units = _constant_units(total) if process == "constant" else _poisson_units(total, generator)
-    return curve.inverse(units)
+    return _arrivals(law, Curve.of(segments), generator)
 
 
 def expected_count(segments: Sequence[Segment]) -> float:
     """Return the integral of the rate: the mean number of arrivals."""
-    return float(_Curve.of(segments).mass[-1])
+    return float(Curve.of(segments).mass[-1])
 
 
-def _constant_units(total: float) -> npt.NDArray[np.float64]:
+def unit_gaps(law: Arrivals, count: int, generator: np.random.Generator) -> Floats:
+    """Return gaps with mean one of constant, poisson, gamma or weibull arrivals.
+
+    Raises ValueError for onoff and mix, whose gaps do not stand alone.
+    """
+    if law.process == "constant":
+        return np.ones(count, dtype=np.float64)
+    if law.process == "poisson":
+        return generator.standard_exponential(count)
+    if law.process == "gamma" and law.cv is not None:
+        shape = law.cv**-2
+        return _rounded(generator.standard_gamma(shape, count) / shape)
+    if law.process == "weibull" and law.shape is not None:
+        return _rounded(generator.weibull(law.shape, count) / math.gamma(1 + 1 / law.shape))
+    msg = f"{law.process} has no law of single gaps"
+    raise ValueError(msg)
+
+
+def weibull_cv(shape: float) -> float:
+    """Return the coefficient of variation of a Weibull law with this shape."""
+    # Over gamma values of their logarithm: gamma(1 + 2/shape) itself leaves the range of floats for small shapes.
+    return math.sqrt(math.expm1(math.lgamma(1 + 2 / shape) - 2 * math.lgamma(1 + 1 / shape)))
+
+
+def weibull_shape(cv: float) -> float:
+    """Return the Weibull shape that has a coefficient of variation; the inverse of `weibull_cv`, to 12 digits."""
+    low, high = 0.05, 200.0
+    for _ in range(100):
+        middle = math.sqrt(low * high)
+        if weibull_cv(middle) > cv:
+            low = middle
+        else:
+            high = middle
+    return float(f"{math.sqrt(low * high):.12g}")
+
+
+def _arrivals(law: Arrivals, curve: Curve, generator: np.random.Generator) -> Due:
+    if law.process == "mix":
+        return _mixed(law, curve, generator)
+    if law.process == "onoff" and law.inside is not None:
+        episodes, gaps = generator.spawn(2)
+        borders, begins_on = _episodes(law, curve.end_ns, episodes)
+        return _arrivals(law.inside, curve.switched(borders, begins_on=begins_on, factor=1 / _share_on(law)), gaps)
+    total = float(curve.mass[-1])
+    units = _constant_units(total) if law.process == "constant" else _units(law, total, generator)
+    return curve.inverse(units)
+
+
+def _mixed(law: Arrivals, curve: Curve, generator: np.random.Generator) -> Due:
+    """Return the sum of the clients' arrivals, in order of time; at one time in the order of the clients."""
+    total = sum(client.weight for client in law.clients)
+    parts = [
+        _arrivals(client.arrivals, curve.scaled(client.weight / total), own)
+        for client, own in zip(law.clients, generator.spawn(len(law.clients)), strict=True)
+    ]
+    offset_ns = np.concatenate([part.offset_ns for part in parts])
+    order = np.argsort(offset_ns, kind="stable")
+    return Due(offset_ns[order], np.concatenate([part.step for part in parts])[order])
+
+
+def _constant_units(total: float) -> Floats:
     return np.arange(max(int(np.ceil(total - _WHOLE)), 0), dtype=np.float64)
 
 
-def _poisson_units(total: float, generator: np.random.Generator) -> npt.NDArray[np.float64]:
-    chunks: list[npt.NDArray[np.float64]] = []
-    reached = 0.0
+def _units(law: Arrivals, total: float, generator: np.random.Generator) -> Floats:
+    """Return the running sum of unit gaps below `total`."""
+    first = _first_gap(law, generator)
+    chunks = [] if first is None else [np.array([first], dtype=np.float64)]
+    reached = 0.0 if first is None else first
     while reached < total:
         # The chunk's size is fixed: the draws must not depend on how many are wanted.
-        units = reached + np.cumsum(generator.standard_exponential(CHUNK))
-        chunks.append(units)
-        reached = float(units[-1])
-    if not chunks:
-        return np.empty(0, dtype=np.float64)
-    units = np.concatenate(chunks)
+        chunks.append(reached + np.cumsum(unit_gaps(law, CHUNK, generator)))
+        reached = float(chunks[-1][-1])
+    units = np.concatenate(chunks) if chunks else np.empty(0, dtype=np.float64)
     return units[: np.searchsorted(units, total, side="left")]
 
 
-class _Curve(NamedTuple):
-    """Rate segments as columns. `mass` has one entry more than the others: the integral up to each border."""
+def _first_gap(law: Arrivals, generator: np.random.Generator) -> float | None:
+    """Return what an observer who comes in the middle of the process waits for the first arrival.
 
-    start_ns: npt.NDArray[np.int64]
-    duration_ns: npt.NDArray[np.int64]
-    rate_per_s: npt.NDArray[np.float64]
-    slope_per_s2: npt.NDArray[np.float64]
-    step: npt.NDArray[np.int32]
-    mass: npt.NDArray[np.float64]
+    None for poisson: the rest of an exponential gap is like a whole one, so no other first gap is wanted.
+    """
+    if law.process == "gamma" and law.cv is not None:
+        shape = law.cv**-2
+        found = generator.standard_gamma(shape + 1) / shape
+    elif law.process == "weibull" and law.shape is not None:
+        found = generator.standard_gamma(1 + 1 / law.shape) ** (1 / law.shape) / math.gamma(1 + 1 / law.shape)
+    else:
+        return None
+    return float(np.rint(found * generator.random() * _GRAIN) / _GRAIN)
 
-    @classmethod
-    def of(cls, segments: Sequence[Segment]) -> "_Curve":
-        duration_ns = np.array([segment.duration_ns for segment in segments], dtype=np.int64)
-        begin = np.array([segment.from_per_s for segment in segments], dtype=np.float64)
-        end = np.array([segment.to_per_s for segment in segments], dtype=np.float64)
-        duration_s = duration_ns / NS_PER_S
-        steps = [-1 if segment.step is None else segment.step for segment in segments]
-        return cls(
-            start_ns=np.cumsum(duration_ns) - duration_ns,
-            duration_ns=duration_ns,
-            rate_per_s=begin,
-            slope_per_s2=np.divide(end - begin, duration_s, out=np.zeros_like(begin), where=duration_s > 0),
-            step=np.array(steps, dtype=np.int32),
-            mass=np.concatenate([[0.0], np.cumsum((begin + end) / 2 * duration_s)]),
-        )
 
-    def inverse(self, units: npt.NDArray[np.float64]) -> Due:
-        """Return the times at which the integral reaches `units`, each below the total."""
-        # side=right steps over segments without mass, whose border is the same number twice.
-        at = np.searchsorted(self.mass, units, side="right") - 1
-        at = np.minimum(at, self._last_with_mass())
-        rest = units - self.mass[at]
-        rate = self.rate_per_s[at]
-        under_root = np.maximum(rate * rate + 2 * self.slope_per_s2[at] * rest, 0.0)
-        below = rate + np.sqrt(under_root)
-        # The root of slope/2 x^2 + rate x = rest in the form that cancels nothing; 0/0 only at the segment's start.
-        seconds = np.divide(2 * rest, below, out=np.zeros_like(rest), where=below > 0)
-        inside = np.minimum((seconds * NS_PER_S).astype(np.int64), self.duration_ns[at] - 1)
-        return Due(self.start_ns[at] + np.maximum(inside, 0), self.step[at])
+def _share_on(law: Arrivals) -> float:
+    on_ns, off_ns = law.on_ns or 0, law.off_ns or 0
+    return on_ns / (on_ns + off_ns)
 
-    def _last_with_mass(self) -> int:
-        gains = np.flatnonzero(np.diff(self.mass) > 0)
-        return int(gains[-1]) if len(gains) else 0
+
+def _episodes(law: Arrivals, duration_ns: int, generator: np.random.Generator) -> tuple[npt.NDArray[np.int64], bool]:
+    """Return where episodes end inside [0, duration), and whether the first one is on.
+
+    The first is on with the share of time that is on; how long it lasts from there is exponential like all others.
+    """
+    begins_on = bool(generator.random() < _share_on(law))
+    on_ns, off_ns = float(law.on_ns or 0), float(law.off_ns or 0)
+    means = np.array([on_ns, off_ns] if begins_on else [off_ns, on_ns])
+    ends: list[Floats] = []
+    reached = 0.0
+    while reached < duration_ns:
+        lengths = generator.standard_exponential((_EPISODES, 2)) * means
+        ends.append(reached + np.cumsum(lengths.ravel()))
+        reached = float(ends[-1][-1])
+    if not ends:
+        return np.empty(0, dtype=np.int64), begins_on
+    borders = np.concatenate(ends).astype(np.int64)
+    return borders[: np.searchsorted(borders, duration_ns, side="left")], begins_on
+
+
+def _rounded(gaps: Floats) -> Floats:
+    rounded: Floats = np.rint(gaps * _GRAIN) / _GRAIN
+    return rounded

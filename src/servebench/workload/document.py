@@ -6,6 +6,7 @@ import yaml
 
 from servebench.core.units import format_duration
 from servebench.workload.model import (
+    Diurnal,
     Lengths,
     Objective,
     Phase,
@@ -16,6 +17,7 @@ from servebench.workload.model import (
     TraceSlice,
     Workload,
 )
+from servebench.workload.processes import document_of_law
 from servebench.workload.spec import QUANTILES
 from servebench.workload.yaml_tree import RESOLVERS
 
@@ -47,7 +49,7 @@ def document_of(workload: Workload) -> Document:
         "prompts": _prompts(workload.prompts),
         "load": {
             "kind": "open",
-            "arrivals": {"process": workload.arrivals.process},
+            "arrivals": document_of_law(workload.arrivals),
             "phases": [_phase(phase) for phase in workload.phases],
         },
         "requests": _requests(workload.requests),
@@ -94,18 +96,37 @@ def _stretch(part: TraceSlice) -> Document:
 def _phase(phase: Phase) -> Document:
     head: Document = {"name": phase.name, "shape": phase.shape}
     tail: Document = {} if phase.measured else {"measured": False}
+    if phase.arrivals is not None:
+        tail["arrivals"] = document_of_law(phase.arrivals)
     if phase.replay is not None:
         part = phase.replay
         trace = {"kind": part.kind, "path": part.path}
         return {**head, "trace": trace, **_stretch(part), "speed": part.speed, **tail}
-    return {**head, **_shape(phase.shape, phase.segments), "duration": format_duration(phase.duration_ns), **tail}
+    duration = {} if phase.shape == "spike" else {"duration": format_duration(phase.duration_ns)}
+    shape = _shape(phase.shape, phase.segments) if phase.diurnal is None else _diurnal(phase.diurnal)
+    return {**head, **shape, **duration, **tail}
+
+
+def _diurnal(day: Diurnal) -> Document:
+    return {
+        "mean_per_s": day.mean_per_s,
+        "profile": list(day.profile),
+        "period": format_duration(day.period_ns),
+        "start": format_duration(day.start_ns),
+    }
 
 
 def _shape(shape: str, segments: tuple[Segment, ...]) -> Document:
     """Return the keys of a shape but its duration; the rates of its segments, read back."""
     rates = [segment.from_per_s for segment in segments]
-    if shape == "steady":
+    if shape in ("steady", "soak"):
         return {"rate_per_s": rates[0]}
+    if shape == "ramp":
+        return {"from_per_s": rates[0], "to_per_s": segments[0].to_per_s}
+    if shape == "spike" and len(segments) == 3:
+        lengths = zip(("before", "length", "recovery"), segments, strict=True)
+        parts = {key: format_duration(segment.duration_ns) for key, segment in lengths}
+        return {"base_per_s": rates[0], "peak_per_s": rates[1], **parts}
     if shape == "steps":
         return {"rates_per_s": rates}
     if shape == "burst" and len(segments) > 1:

@@ -34,10 +34,48 @@ class TraceSlice(msgspec.Struct, frozen=True, kw_only=True):
     speed: float = 1.0
 
 
+class Arrivals(msgspec.Struct, frozen=True, kw_only=True):
+    """The law of the gaps between arrivals, at a local mean rate of one.
+
+    gamma: `cv`. weibull: `shape`. onoff: episodes of exponential length, `on_ns` and `off_ns` on average; arrivals of
+    `inside` fall into the on episodes only, as many more as keep the mean rate. mix: the sum of `clients`. What a
+    process does not use is None or empty.
+    """
+
+    process: Literal["constant", "poisson", "gamma", "weibull", "onoff", "mix"] = "poisson"
+    cv: float | None = None
+    shape: float | None = None
+    on_ns: int | None = None
+    off_ns: int | None = None
+    inside: "Arrivals | None" = None
+    clients: "tuple[Client, ...]" = ()
+
+
+class Client(msgspec.Struct, frozen=True, kw_only=True):
+    """One of several whose arrivals are summed; its rate is its `weight` over the sum of all weights."""
+
+    name: str
+    weight: float
+    arrivals: Arrivals
+
+
+class Diurnal(msgspec.Struct, frozen=True, kw_only=True):
+    """A day that repeats: `profile` holds the rates of equal parts of `period_ns` over the mean rate.
+
+    The phase begins `start_ns` after the beginning of the period.
+    """
+
+    mean_per_s: float
+    profile: tuple[float, ...]
+    period_ns: int
+    start_ns: int = 0
+
+
 class Phase(msgspec.Struct, frozen=True, kw_only=True):
     """A named stretch of the run; exactly one of `segments` and `replay` is set.
 
-    `shape` is the word of the file, for display.
+    `shape` is the word of the file. `arrivals` replaces the workload's law in this phase. `diurnal` is what the
+    segments of that shape were made from.
     """
 
     name: str
@@ -46,12 +84,8 @@ class Phase(msgspec.Struct, frozen=True, kw_only=True):
     measured: bool = True
     segments: tuple[Segment, ...] = ()
     replay: TraceSlice | None = None
-
-
-class Arrivals(msgspec.Struct, frozen=True, kw_only=True):
-    """The law of the gaps between arrivals, at a local rate of one."""
-
-    process: Literal["constant", "poisson"] = "poisson"
+    arrivals: Arrivals | None = None
+    diurnal: Diurnal | None = None
 
 
 class Lengths(msgspec.Struct, frozen=True, kw_only=True):

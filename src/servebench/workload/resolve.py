@@ -14,7 +14,6 @@ from servebench.workload.builtin import PREFIX
 from servebench.workload.document import Dumper, document_of
 from servebench.workload.files import Files
 from servebench.workload.model import (
-    Arrivals,
     Lengths,
     Objective,
     Phase,
@@ -27,21 +26,11 @@ from servebench.workload.model import (
     Workload,
 )
 from servebench.workload.places import Place, Wrong, checked
-from servebench.workload.segments import segments_of
-from servebench.workload.spec import (
-    QUANTILES,
-    AnyPhase,
-    FixedLengths,
-    LengthsSpec,
-    ObjectivesSpec,
-    PromptsSpec,
-    ReplayPhase,
-    RequestsSpec,
-    SourceSpec,
-    TargetSpec,
-    TraceLengths,
-    WorkloadSpec,
-)
+from servebench.workload.processes import law_of
+from servebench.workload.segments import diurnal_of, segments_of
+from servebench.workload.spec import QUANTILES, ObjectivesSpec, RequestsSpec, TargetSpec, WorkloadSpec
+from servebench.workload.spec_load import AnyPhase, DiurnalPhase, ReplayPhase
+from servebench.workload.spec_prompts import FixedLengths, LengthsSpec, PromptsSpec, SourceSpec, TraceLengths
 
 QUICK_PROMPTS = ("mt-bench", "self-instruct")
 _AZURE_CONV = PREFIX + "azure-llm-2023-conv"
@@ -70,7 +59,7 @@ def resolve(spec: WorkloadSpec, folder: Path) -> tuple[Workload | None, list[Wro
             output_tokens=_lengths(spec.prompts.output_tokens),
             lengths_trace=lengths_trace,
         ),
-        arrivals=Arrivals(process=spec.load.arrivals.process),
+        arrivals=law_of(spec.load.arrivals),
         phases=phases,
         requests=_requests(spec.requests),
         objectives=tuple(_objectives(spec.objectives)),
@@ -151,6 +140,8 @@ def _phase(phase: AnyPhase, place: Place, files: Files) -> Phase:
         duration_ns=sum(segment.duration_ns for segment in segments),
         measured=phase.measured,
         segments=segments,
+        arrivals=None if phase.arrivals is None else law_of(phase.arrivals),
+        diurnal=diurnal_of(phase) if isinstance(phase, DiurnalPhase) else None,
     )
 
 

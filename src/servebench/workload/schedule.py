@@ -165,7 +165,8 @@ def plan(workload: Workload, prompts: PromptSet | None = None) -> Schedule:
 def _drawn(workload: Workload, index: int, first: int, drawer: Drawer, notes: Counter[str]) -> _Part:
     """Return a phase whose times come from the arrival process and whose lengths are drawn."""
     draws = generator(workload.seed, ARRIVALS, index)
-    due = arrivals(workload.arrivals.process, workload.phases[index].segments, draws)
+    phase = workload.phases[index]
+    due = arrivals(phase.arrivals or workload.arrivals, phase.segments, draws)
     pairs = drawer.lengths(first, len(due.offset_ns))
     _count(notes, clipped_input=pairs.clipped_input, clipped_output=pairs.clipped_output)
     return _Part(due.offset_ns, due.step, pairs.input_tokens, pairs.max_tokens)

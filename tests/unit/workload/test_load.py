@@ -62,8 +62,6 @@ objectives: {ttft: {p95: 0.8}}
     ("old", "new", "place"),
     [
         ("kind: open", "kind: closed", "load.kind"),
-        ("kind: open", "kind: open\n  arrivals: {process: gamma}", "load.arrivals.process"),
-        ("shape: steady, rate_per_s: 2, duration: 30s", "shape: diurnal", "load.phases[0].shape"),
         ("kind: mt-bench", "kind: sharegpt", "prompts.source.kind"),
         ("seed: 7", "target: {endpoint: anthropic-messages}", "target.endpoint"),
         ("seed: 7", "target: {cache: {state: cold}}", "target.cache.state"),

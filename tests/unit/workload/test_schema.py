@@ -28,5 +28,9 @@ def test_the_schema_uses_the_words_of_the_file_and_durations_as_text() -> None:
         "steady",
         "steps",
         "burst",
+        "ramp",
+        "spike",
+        "diurnal",
+        "soak",
         "replay",
     }
