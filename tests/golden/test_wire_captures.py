@@ -6,55 +6,25 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+from tests.captures import Capture, load_capture, read_capture
 
 from servebench.core.outcomes import CHUNK_KINDS, TOKEN_KIND_CODES, Outcome, TokenSource
 from servebench.core.records import Answer
 from servebench.wire.endpoints import ENDPOINTS
-from servebench.wire.timeline import End, Timeline
+from servebench.wire.timeline import Timeline
 
 DATA = Path(__file__).parent / "data"
 CAPTURES = sorted(str(path.relative_to(DATA).with_suffix("")) for path in DATA.glob("*/*.txt"))
 ABORTED = [name for name in CAPTURES if name.endswith("_client_abort")]
 
 
-class Capture(NamedTuple):
-    """One capture: status line and headers, the body, and whether the client gave up before its end."""
-
-    status: int
-    head: bytes
-    body: bytes
-    aborted: bool
-
-    @property
-    def content_type(self) -> bytes:
-        found = re.search(rb"(?i)^content-type: *([^;\r\n]+)", self.head, re.MULTILINE)
-        assert found
-        return found.group(1)
-
-    def framed(self) -> bytes:
-        """Return the response with its chunk framing put back, events in chunks of odd sizes."""
-        if not re.search(rb"(?i)^transfer-encoding: *chunked", self.head, re.MULTILINE):
-            return self.head + self.body
-        chunks = [self.body[start : start + 97] for start in range(0, len(self.body), 97)]
-        framed = b"".join(b"%x\r\n%s\r\n" % (len(chunk), chunk) for chunk in chunks)
-        return self.head + framed + (b"" if self.aborted else b"0\r\n\r\n")
-
-
 def load(name: str) -> Capture:
-    data = (DATA / f"{name}.txt").read_bytes()
-    head, body = re.split(rb"(?<=\r\n)\r\n", data, maxsplit=1)
-    body, aborted = re.subn(rb"curl: \(28\).*\n?\Z", b"", body)
-    return Capture(int(head.split()[1]), head + b"\r\n", body, bool(aborted))
+    return load_capture(DATA / f"{name}.txt")
 
 
 def answer_of(name: str, step: int) -> tuple[Answer, Timeline]:
-    capture = load(name)
     endpoint = ENDPOINTS["openai-completions" if "/completions" in name else "openai-chat"]
-    timeline = Timeline(endpoint, keep_text=True)
-    data = capture.framed()
-    for start in range(0, len(data), step):
-        timeline.feed(data[start : start + step], start, -1)
-    return timeline.finish(End.CANCELLED if capture.aborted else End.COMPLETE, 10**9), timeline
+    return read_capture(load(name), endpoint, step)
 
 
 def payloads(capture: Capture) -> list[dict[str, Any]]:

@@ -16,6 +16,8 @@ class Ask(NamedTuple):
 
     `intended_ns` is on the run clock (0 = planned start), None for closed load and for later turns of a conversation.
     `input_tokens` and `max_tokens` are what was asked for; None = as long as the prompt is / the server's default.
+    `think_ns` is the pause between the end of the answer before it, of the same conversation or the same closed-loop
+    user, and this request; None where it waits for no answer.
     """
 
     seq: int
@@ -28,6 +30,7 @@ class Ask(NamedTuple):
     max_tokens: int | None
     session: int
     turn: int
+    think_ns: int | None = None
 
 
 class Message(NamedTuple):
@@ -69,7 +72,8 @@ class Answer:
     """What a response said, as the wire understood it.
 
     `end_ns` is the read that holds the terminal event, else the end of the body or the moment of giving up.
-    `chunks` is None when no response head arrived. `text` is the generated text of choice 0 where it was kept.
+    `chunks` is None when no response head arrived. `text` is the answer text of choice 0 where it was kept, `asides`
+    what else was generated: reasoning, tool calls, refusals and other choices, one text for each choice and kind.
     """
 
     outcome: Outcome
@@ -90,6 +94,7 @@ class Answer:
     response_bytes: int = 0
     chunks: Chunks | None = None
     text: str | None = None
+    asides: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,7 +4,7 @@ from array import array
 
 from servebench.core.outcomes import ChunkKind, Outcome, TokenSource
 from servebench.core.records import Chunks
-from servebench.wire.endpoint import KIND_CODE, Delta, Endpoint, PayloadError, Usage
+from servebench.wire.endpoint import KIND_CODE, Delta, Ending, Endpoint, PayloadError, Usage
 from servebench.wire.lenient import body_error_text
 from servebench.wire.outcome import Ruling
 from servebench.wire.sse import Event
@@ -12,6 +12,9 @@ from servebench.wire.sse import Event
 _LAST_TOKEN_CODE = KIND_CODE[ChunkKind.REFUSAL]
 _OTHER = KIND_CODE[ChunkKind.OTHER]
 _ERROR = KIND_CODE[ChunkKind.ERROR]
+
+MAX_TEXT = 16 << 20
+"""Most characters that are kept of what an answer generated; what comes after is counted, not kept."""
 
 
 class Account:
@@ -22,18 +25,25 @@ class Account:
     """
 
     __slots__ = (
+        "_asides",
         "_choices",
         "_decode",
         "_delays",
         "_done_ns",
         "_ended",
+        "_ending",
         "_finish_ns",
+        "_first_token_event",
         "_keep_text",
         "_kinds",
         "_ns",
         "_reads",
+        "_room",
         "_seen",
+        "_settled",
         "_text",
+        "_tokens",
+        "_usage_event",
         "_whole_evidence",
         "closed",
         "delay_ns",
@@ -49,18 +59,25 @@ class Account:
 
     def __init__(self, endpoint: Endpoint, *, keep_text: bool) -> None:
         self._decode = endpoint.decode_event
+        self._ending = endpoint.ending
         self._keep_text = keep_text
+        self._room = MAX_TEXT
         self._text: list[str] = []
+        self._asides: dict[tuple[int, int], list[str]] = {}
         self._ns = array("q")
         self._delays = array("i")
         self._kinds = array("b")
         self._reads = array("i")
         self._choices = array("b")
+        self._tokens = array("i")
+        self._first_token_event = -1
+        self._usage_event = -1
         self._seen = 0
         self._ended = 0
         self._done_ns: int | None = None
         self._finish_ns: int | None = None
         self._whole_evidence = False
+        self._settled = False
         self.stamp_ns = 0
         self.delay_ns = -1
         self.read = -1
@@ -77,12 +94,17 @@ class Account:
         """Stamp of the terminal signal: the dialect's own, else the finish reason of the last choice; None without."""
         if self._done_ns is not None:
             return self._done_ns
-        return self._finish_ns if self._ended == self._seen else None
+        return self._finish_ns if self._ending is Ending.FINISH and self._ended == self._seen else None
+
+    @property
+    def over(self) -> bool:
+        """Whether the answer ended as its dialect says it does."""
+        return self._settled or self.terminal_ns is not None
 
     @property
     def evidence(self) -> bool:
-        """Whether there is any sign of an answer: generated text or a finish reason."""
-        return self._ended != 0 or self._whole_evidence or self.first_token_ns is not None
+        """Whether there is any sign of an answer: generated text, a finish reason, a settled end."""
+        return self._ended != 0 or self._whole_evidence or self._settled or self.first_token_ns is not None
 
     @property
     def token_events(self) -> int:
@@ -114,9 +136,10 @@ class Account:
             self._take_sign(delta)
         elif self.first_token_ns is None:
             self.first_token_ns = self.stamp_ns
-        if self._keep_text and delta.text:
-            self._text.append(delta.text)
-        if delta.usage is not None or delta.ended or delta.choice:
+            self._first_token_event = len(self._ns) - 1
+        if self._keep_text:
+            self._keep(delta)
+        if delta.usage is not None or delta.ended or delta.choice or delta.tokens is not None:
             self._take_rest(delta)
         if self.model is None:
             self.model = delta.model or None
@@ -138,28 +161,36 @@ class Account:
         self._seen, self._ended = delta.seen, delta.ended
         self._whole_evidence = delta.kind <= _LAST_TOKEN_CODE
         self._done_ns = self.stamp_ns
-        if self._keep_text and delta.text:
-            self._text.append(delta.text)
+        if self._keep_text:
+            self._keep(delta)
+
+    def settle(self) -> None:
+        """Take a clean end of the body; where the dialect has no other signal, it ends an answer that has begun."""
+        self._settled = self._ending is Ending.BODY and self.event_count > 0 and not self.closed
 
     def fail(self, fault: Ruling) -> None:
         """Close the account: from here on nothing counts."""
         self.fault, self.fault_ns, self.closed = fault, self.stamp_ns, True
 
     def chunks(self) -> Chunks:
-        """Return the columns; tokens per event are unknown, servers tell totals only."""
-        choices = self._choices + array("b", bytes(len(self._ns) - len(self._choices)))
+        """Return the columns; tokens per event where an event told them, or running totals around it did."""
+        missing = len(self._ns) - len(self._choices)
         return Chunks(
             ns=self._ns,
             delay_ns=self._delays,
             kind=self._kinds,
-            tokens=array("i", [-1]) * len(self._ns),
+            tokens=self._tokens + array("i", [-1]) * (len(self._ns) - len(self._tokens)),
             read=self._reads,
-            choice=choices,
+            choice=self._choices + array("b", bytes(missing)),
         )
 
     def text(self) -> str | None:
         """Return the answer text of choice 0, None where it was not kept."""
         return "".join(self._text) if self._keep_text else None
+
+    def asides(self) -> tuple[str, ...]:
+        """Return what else was generated, joined per choice and kind; () where it was not kept."""
+        return tuple(map("".join, self._asides.values()))
 
     def count(self, *, streamed: bool) -> tuple[int | None, TokenSource | None]:
         """Return answer tokens and their source: the last usage, else the number of token events of a stream."""
@@ -179,12 +210,43 @@ class Account:
         if delta.choice:
             self._choices.extend(bytes(len(self._ns) - 1 - len(self._choices)))
             self._choices.append(delta.choice)
+        tokens = delta.tokens
         if delta.usage is not None:
-            self.usage = delta.usage
+            if tokens is None and delta.kind <= _LAST_TOKEN_CODE:
+                tokens = self._since_last_usage(delta.usage)
+            self.usage = delta.usage.over(self.usage)
+            self._usage_event = len(self._ns) - 1
+        if tokens is not None:
+            self._tokens.extend(array("i", [-1]) * (len(self._ns) - 1 - len(self._tokens)))
+            self._tokens.append(tokens)
         if delta.ended:
             self._ended |= delta.ended
             self._finish_ns = self.stamp_ns
             self.finish_reason = delta.finish or self.finish_reason
+
+    def _since_last_usage(self, usage: Usage) -> int | None:
+        """Return the tokens of the event at hand by running totals; None unless the event before it had one too.
+
+        Servers that send totals with every event send them per choice, so with several choices nothing follows.
+        """
+        if usage.output_tokens is None or self._seen != 1:
+            return None
+        if self.usage is not None and self._usage_event == len(self._ns) - 2 and self.usage.output_tokens is not None:
+            tokens = usage.output_tokens - self.usage.output_tokens
+        elif self._first_token_event == len(self._ns) - 1:
+            tokens = usage.output_tokens
+        else:
+            return None
+        return tokens if tokens >= 0 else None
+
+    def _keep(self, delta: Delta) -> None:
+        text, aside = delta.text, delta.aside
+        if text and self._room > 0:
+            self._text.append(text[: self._room])
+            self._room -= len(text)
+        if aside and self._room > 0:
+            self._asides.setdefault((delta.choice, delta.kind), []).append(aside[: self._room])
+            self._room -= len(aside)
 
 
 def _named(event: Event, delta: Delta) -> Delta:

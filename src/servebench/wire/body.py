@@ -8,13 +8,21 @@ from servebench.wire.coding import CODINGS, Inflater
 from servebench.wire.endpoint import Endpoint, PayloadError
 from servebench.wire.http import ResponseParser
 from servebench.wire.lenient import body_error_text, excerpt
+from servebench.wire.ndjson import LineDecoder
 from servebench.wire.outcome import Ruling
 from servebench.wire.sse import EventDecoder
 
-MAX_EVENT_BYTES = 64 << 20
+MAX_EVENT_BYTES = 16 << 20
 MAX_BODY_BYTES = 64 << 20
 MAX_TEXT_BYTES = 64 << 10
 """Most that is kept of an event, of a JSON answer, and of text that is only quoted from."""
+
+MAX_EVENTS = 1 << 20
+"""Most events of one answer, about; each keeps 22 bytes."""
+
+_LINE_TYPES = frozenset(
+    {b"application/x-ndjson", b"application/ndjson", b"application/jsonl", b"application/x-jsonlines"}
+)
 
 _UNKNOWN, _EVENTS, _WHOLE, _TEXT = range(4)
 # Plain numbers, because reading a member of an enumeration would cost a tenth of what an event may cost.
@@ -33,6 +41,7 @@ class Body:
         "_events",
         "_inflater",
         "_kept",
+        "_lines",
         "_mode",
         "_ok",
         "_waiting",
@@ -41,7 +50,8 @@ class Body:
     def __init__(self, endpoint: Endpoint, account: Account, *, stream: bool) -> None:
         self._account = account
         self._decode_whole = endpoint.decode_body
-        self._events = EventDecoder()
+        self._lines = endpoint.lines
+        self._events: EventDecoder | LineDecoder = EventDecoder()
         self._inflater: Inflater | None = None
         self._mode = _UNKNOWN if stream else _WHOLE
         self._kept = bytearray()
@@ -71,6 +81,8 @@ class Body:
         kind = self._content_type.partition(b";")[0].strip().lower()
         if kind == b"text/event-stream":
             self._mode = _EVENTS
+        elif self._lines and kind in _LINE_TYPES:
+            self._read_lines()
         elif not self._ok or kind in {b"text/html", b"application/xhtml+xml"}:
             self._mode = _TEXT
         elif kind == b"application/json" or kind.endswith(b"+json"):
@@ -103,6 +115,7 @@ class Body:
             event = self._events.flush()
             if event is not None:
                 account.add_pending(event)
+            account.settle()
         elif not self._ok or not self._kept.strip():
             return
         elif self._mode == _WHOLE:
@@ -123,6 +136,8 @@ class Body:
     def _take(self, part: bytes) -> None:
         if self._mode == _UNKNOWN:
             self._mode = _sniff(part)
+            if self._lines and self._mode == _WHOLE:
+                self._read_lines()
         if self._mode != _EVENTS:
             self._keep(part)
             return
@@ -132,12 +147,17 @@ class Body:
             account.add(event)
             if account.closed:
                 return
+        if account.event_count > MAX_EVENTS:
+            self._fail("too_many_events", f"the answer has more than {MAX_EVENTS} events")
         if events:
             self._waiting = 0
             return
         self._waiting += len(part)
         if self._waiting > MAX_EVENT_BYTES:
             self._fail("event_too_big", f"no event ended within {MAX_EVENT_BYTES} bytes")
+
+    def _read_lines(self) -> None:
+        self._mode, self._events = _EVENTS, LineDecoder()
 
     def _keep(self, part: bytes) -> None:
         if self._mode != _WHOLE:

@@ -1,10 +1,14 @@
 """Know what the timeline needs of an endpoint's dialect, whichever it is."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple, Protocol
+from enum import Enum
+from types import MappingProxyType
+from typing import NamedTuple, Protocol, Self
+from urllib.parse import quote
 
 import msgspec
 
+from servebench.core.errors import InputError
 from servebench.core.outcomes import CHUNK_KINDS, ChunkKind
 from servebench.core.records import Message
 
@@ -28,13 +32,20 @@ class Usage(NamedTuple):
     cached_tokens: int | None
     reasoning_tokens: int | None
 
+    def over(self, earlier: "Usage | None") -> "Usage":
+        """Return these counts, with those of an earlier event where these say nothing; counts are never added."""
+        if earlier is None or None not in self:
+            return self
+        return Usage(*(old if new is None else new for new, old in zip(self, earlier, strict=True)))
+
 
 class Delta(msgspec.Struct, frozen=True, gc=False):
     """What one event, or one whole body, says.
 
     `kind` is an index into CHUNK_KINDS, `choice` the choice it belongs to. `text` is answer text of choice 0, `finish`
     the finish reason of choice 0, None where absent. `seen` and `ended` are bit sets of the choices named and finished.
-    `done` = the event is the terminal signal.
+    `done` = the event is the terminal signal. `aside` is what else was generated: reasoning, tool calls, refusals,
+    other choices. `tokens` is how many tokens the event carries, None where it does not say.
     """
 
     kind: int
@@ -47,6 +58,8 @@ class Delta(msgspec.Struct, frozen=True, gc=False):
     model: str | None = None
     error: str | None = None
     done: bool = False
+    aside: str | None = None
+    tokens: int | None = None
 
 
 class BodyWriter(Protocol):
@@ -65,10 +78,24 @@ class BodyWriter(Protocol):
         ...
 
 
+class Ending(Enum):
+    """What ends an answer, besides an event that is the terminal signal itself."""
+
+    FINISH = "finish"
+    """A finish reason of every choice."""
+    SIGNAL = "signal"
+    """Nothing else."""
+    BODY = "body"
+    """A clean end of the body after at least one event: the dialect has no signal."""
+
+
 class Endpoint(NamedTuple):
     """One dialect: where requests go, how they are written and how answers are read.
 
-    `decode_event` reads the data of one event, `decode_body` a whole JSON body; both raise PayloadError.
+    `path` and `whole_path` may hold `{model}`; the second is where requests for an answer in one piece go, None = the
+    same. `decode_event` reads the data of one event, `decode_body` a whole JSON body; both raise PayloadError.
+    `streams` False = there are whole results only. `lines` = events are lines of JSON, not an event stream. `headers`
+    go out with every request; `key_header` is where the dialect looks for the key besides Authorization.
     """
 
     name: str
@@ -76,3 +103,33 @@ class Endpoint(NamedTuple):
     body: BodyWriter
     decode_event: Callable[[bytes], Delta]
     decode_body: Callable[[bytes], Delta]
+    whole_path: str | None = None
+    streams: bool = True
+    lines: bool = False
+    ending: Ending = Ending.FINISH
+    headers: Mapping[str, str] = MappingProxyType({})
+    key_header: str | None = None
+
+    def headers_with(self, headers: Mapping[str, str]) -> dict[str, str]:
+        """Return the dialect's own headers and those given, which win; a bearer key also goes where the dialect looks.
+
+        It stays in Authorization, because engines that imitate a dialect check the key there.
+        """
+        scheme, _, key = headers.get("Authorization", "").partition(" ")
+        own = {self.key_header: key} if self.key_header is not None and scheme == "Bearer" else {}
+        return {**self.headers, **own, **headers}
+
+    def at(self, model: str | None, *, stream: bool) -> Self:
+        """Return the endpoint with the path that requests for this model and form of answer go to.
+
+        Raises InputError where the path names the model and there is none.
+        """
+        path = self.whole_path if self.whole_path is not None and not stream else self.path
+        if "{model}" not in path:
+            return self._replace(path=path)
+        if not model:
+            msg = (
+                f"{self.name} asks at {path}, and no model is named.\n  try: --model NAME, or target.model in the file"
+            )
+            raise InputError(msg)
+        return self._replace(path=path.replace("{model}", quote(model, safe="")))

@@ -1,29 +1,26 @@
 """Know what the two OpenAI dialects share: usage, errors, the envelope around choices, and the request body."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeAlias, TypeVar
 
 import msgspec
 
-from servebench.core.outcomes import ChunkKind
-from servebench.wire.endpoint import KIND_CODE, MAX_CHOICE, Delta, ParamValue, PayloadError, Usage
-from servebench.wire.lenient import error_text, excerpt, load_object
-
-CONTENT = KIND_CODE[ChunkKind.CONTENT]
-REASONING = KIND_CODE[ChunkKind.REASONING]
-TOOL = KIND_CODE[ChunkKind.TOOL]
-REFUSAL = KIND_CODE[ChunkKind.REFUSAL]
-ROLE = KIND_CODE[ChunkKind.ROLE]
-FINISH = KIND_CODE[ChunkKind.FINISH]
-USAGE = KIND_CODE[ChunkKind.USAGE]
-ERROR = KIND_CODE[ChunkKind.ERROR]
-OTHER = KIND_CODE[ChunkKind.OTHER]
-
-DONE = Delta(KIND_CODE[ChunkKind.DONE], done=True)
-NOTHING = Delta(OTHER)
-
-_MAX_COUNT = 2**31 - 1
-_LAST_TOKEN_KIND = REFUSAL
+from servebench.wire.dialect import (
+    DONE,
+    ERROR,
+    LAST_TOKEN_KIND,
+    OTHER,
+    USAGE,
+    Anything,
+    compact,
+    convert,
+    count,
+    failed,
+    no_answer,
+    read_unusual,
+)
+from servebench.wire.endpoint import MAX_CHOICE, Delta, ParamValue, Usage
+from servebench.wire.lenient import error_text, load_object
 
 
 class PromptDetails(msgspec.Struct, gc=False):
@@ -47,11 +44,19 @@ class UsageFields(msgspec.Struct, gc=False):
     completion_tokens_details: CompletionDetails | None = None
 
 
+class LogProbs(msgspec.Struct, gc=False):
+    """Log probabilities, of which only the number matters: `content` in chat, `tokens` in completions."""
+
+    content: list[Anything] | None = None
+    tokens: list[str] | None = None
+
+
 class Choice(Protocol):
     """What both dialects have in a choice."""
 
     index: int | None
     finish_reason: str | None
+    logprobs: LogProbs | None
 
 
 C = TypeVar("C", bound=Choice)
@@ -71,8 +76,12 @@ class Envelope(Protocol[C_co]):
     model: str | None
 
 
-def read_envelope(envelope: Envelope[C], classify: Callable[[C], tuple[int, str | None]]) -> Delta:
-    """Return what an event or body says; `classify` gives kind and answer text of one choice.
+Said: TypeAlias = tuple[int, str | None, str | None]
+"""What one choice says: kind, answer text, and text that was generated besides. A plain tuple, for the price's sake."""
+
+
+def read_envelope(envelope: Envelope[C], classify: Callable[[C], Said]) -> Delta:
+    """Return what an event or body says; `classify` reads one choice.
 
     An event with several choices counts under the first that carries generated text, else under the first.
     """
@@ -85,35 +94,40 @@ def read_envelope(envelope: Envelope[C], classify: Callable[[C], tuple[int, str 
     if len(choices) > 1:
         return _read_choices(choices, classify, usage, envelope.model)
     choice = choices[0]
-    kind, text = classify(choice)
+    kind, text, aside = classify(choice)
     if kind == OTHER and usage is not None:
         kind = USAGE
     index, finish = choice.index, choice.finish_reason
+    tokens = None if choice.logprobs is None else _token_count(choice.logprobs)
     if not index:
-        return Delta(kind, 0, text, finish or None, 1, 1 if finish else 0, usage, envelope.model)
+        ended = 1 if finish else 0
+        return Delta(kind, 0, text, finish or None, 1, ended, usage, envelope.model, None, False, aside, tokens)
     index = clamp_choice(index)
     bit = 1 << index
-    return Delta(kind, index, None, None, bit, bit if finish else 0, usage, envelope.model)
+    aside = joined(text, aside)
+    return Delta(kind, index, None, None, bit, bit if finish else 0, usage, envelope.model, aside=aside, tokens=tokens)
 
 
-def _read_choices(
-    choices: Sequence[C], classify: Callable[[C], tuple[int, str | None]], usage: Usage | None, model: str | None
-) -> Delta:
+def _read_choices(choices: Sequence[C], classify: Callable[[C], Said], usage: Usage | None, model: str | None) -> Delta:
     seen = ended = 0
-    kind, at, text, finish = OTHER, 0, None, None
+    kind, at, text, finish, tokens = OTHER, 0, None, None, None
+    aside: str | None = None
     for position, choice in enumerate(choices):
         index = clamp_choice(choice.index or 0)
-        own_kind, own_text = classify(choice)
+        own_kind, own_text, own_aside = classify(choice)
         seen |= 1 << index
         if choice.finish_reason:
             ended |= 1 << index
         if index == 0:
             text, finish = own_text, choice.finish_reason or None
-        if position == 0 or (kind > _LAST_TOKEN_KIND and own_kind <= _LAST_TOKEN_KIND):
+        aside = joined(aside, None if index == 0 else own_text, own_aside)
+        if choice.logprobs is not None:
+            tokens = (tokens or 0) + (_token_count(choice.logprobs) or 0)
+        if position == 0 or (kind > LAST_TOKEN_KIND and own_kind <= LAST_TOKEN_KIND):
             kind, at = own_kind, index
     if kind == OTHER and usage is not None:
         kind = USAGE
-    return Delta(kind, at, text, finish, seen, ended, usage, model)
+    return Delta(kind, at, text, finish, seen, ended, usage, model, aside=aside, tokens=tokens)
 
 
 def clamp_choice(index: int) -> int:
@@ -121,67 +135,56 @@ def clamp_choice(index: int) -> int:
     return min(max(index, 0), MAX_CHOICE)
 
 
+def joined(*texts: str | None) -> str | None:
+    """Return the texts that are there, one behind the other; None where none is."""
+    return "".join(text for text in texts if text) or None
+
+
+def _token_count(logprobs: LogProbs) -> int | None:
+    """Return how many tokens log probabilities are given for; None where they are given for none."""
+    return len(logprobs.content or logprobs.tokens or ()) or None
+
+
 def read_usage(fields: UsageFields) -> Usage | None:
     """Return the counts of a usage object; None where it counts no answer tokens, as `{}` does."""
-    output = _count(fields.completion_tokens)
+    output = count(fields.completion_tokens)
     if output is None:
         return None
     prompt, completion = fields.prompt_tokens_details, fields.completion_tokens_details
     return Usage(
-        _count(fields.prompt_tokens),
+        count(fields.prompt_tokens),
         output,
-        None if prompt is None else _count(prompt.cached_tokens),
-        None if completion is None else _count(completion.reasoning_tokens),
+        None if prompt is None else count(prompt.cached_tokens),
+        None if completion is None else count(completion.reasoning_tokens),
     )
 
 
-def _count(value: int | None) -> int | None:
-    return value if value is not None and 0 <= value <= _MAX_COUNT else None
-
-
-def read_unusual(payload: bytes, repair: Callable[[dict[str, Any]], Envelope[C]]) -> Envelope[C] | Delta:
-    """Return what a payload says that the typed decoder refused: `[DONE]`, nothing at all, or looser JSON.
-
-    `repair` types the loose object. Raises PayloadError for a payload that is no JSON object of the dialect.
-    """
-    stripped = payload.strip()
-    if stripped == b"[DONE]":
-        return DONE
-    if not stripped or stripped.startswith(b":"):
-        # A proxy that wraps comments as data sends `data: : keep-alive`; it carries nothing.
-        return NOTHING
-    value = load_object(payload)
-    if value.get("error"):
-        return Delta(ERROR, error=error_text(value["error"]))
-    try:
-        return repair(value)
-    except (msgspec.ValidationError, RecursionError) as error:
-        msg = f"{error}: {excerpt(payload, 300)}"
-        raise PayloadError(msg) from None
-
-
 def event_decoder(
-    strict: Callable[[bytes], Envelope[C]],
-    repair: Callable[[dict[str, Any]], Envelope[C]],
-    classify: Callable[[C], tuple[int, str | None]],
+    kind: type[Any],
+    repair: Callable[[dict[str, Any]], None],
+    classify: Callable[[C], Said],
 ) -> Callable[[bytes], Delta]:
     """Return the function that reads the data of one event of a dialect.
 
-    `strict` decodes the common form and raises msgspec's errors for others, which `repair` types instead. The function
-    returned raises PayloadError for what neither takes.
+    `kind` is decoded strictly; what that refuses is decoded loosely, mended in place by `repair`, and typed again. The
+    function returned raises PayloadError for what neither takes.
     """
+    strict: Callable[[bytes], Envelope[C]] = msgspec.json.Decoder(kind).decode
 
     def decode_event(payload: bytes) -> Delta:
         try:
             envelope = strict(payload)
         except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
-            loose = read_unusual(payload, repair)
-            return loose if isinstance(loose, Delta) else read_envelope(loose, classify)
+            loose = read_unusual(payload, DONE)
+            if isinstance(loose, Delta):
+                return loose
+            repair(loose)
+            return read_envelope(convert(loose, kind, payload), classify)
         delta = read_envelope(envelope, classify)
         if delta.kind == OTHER and not delta.seen:
             error = stated_error(payload)
             if error is not None:
-                return Delta(ERROR, error=error)
+                return failed(error)
         return delta
 
     return decode_event
@@ -193,16 +196,10 @@ def body_decoder(decode_event: Callable[[bytes], Delta]) -> Callable[[bytes], De
     def decode_body(payload: bytes) -> Delta:
         delta = decode_event(payload)
         if delta.error is None and not delta.seen:
-            msg = f"neither choices nor error: {excerpt(payload, 300)}"
-            raise PayloadError(msg)
+            raise no_answer(payload, "choices")
         return delta
 
     return decode_body
-
-
-def listed(value: object) -> list[Any]:
-    """Return the value where it is a list, else an empty one."""
-    return value if isinstance(value, list) else []
 
 
 def stated_error(payload: bytes) -> str | None:
@@ -215,9 +212,5 @@ def stated_error(payload: bytes) -> str | None:
 
 def write_body(fields: Mapping[str, object], params: Mapping[str, ParamValue], *, stream: bool) -> bytes:
     """Return compact JSON of the fields that are set, then of the params, which win; a param may be null."""
-    body: dict[str, object] = {key: value for key, value in fields.items() if value is not None}
-    body["stream"] = stream
-    if stream:
-        body["stream_options"] = {"include_usage": True}
-    body.update(params)
-    return msgspec.json.encode(body)
+    options = {"stream": stream, "stream_options": {"include_usage": True} if stream else None}
+    return msgspec.json.encode(compact({**fields, **options}, params))

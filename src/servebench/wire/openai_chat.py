@@ -6,22 +6,10 @@ from typing import Any
 import msgspec
 
 from servebench.core.records import Message
+from servebench.wire.dialect import CONTENT, FINISH, OTHER, REASONING, REFUSAL, ROLE, TOOL, listed
 from servebench.wire.endpoint import Endpoint, ParamValue
 from servebench.wire.lenient import join_parts
-from servebench.wire.openai import (
-    CONTENT,
-    FINISH,
-    OTHER,
-    REASONING,
-    REFUSAL,
-    ROLE,
-    TOOL,
-    UsageFields,
-    body_decoder,
-    event_decoder,
-    listed,
-    write_body,
-)
+from servebench.wire.openai import LogProbs, Said, UsageFields, body_decoder, event_decoder, joined, write_body
 
 
 class _Function(msgspec.Struct, gc=False):
@@ -33,7 +21,7 @@ class _ToolCall(msgspec.Struct, gc=False):
     function: _Function | None = None
 
 
-class _Said(msgspec.Struct, gc=False):
+class _Spoken(msgspec.Struct, gc=False):
     content: str | None = None
     role: str | None = None
     reasoning_content: str | None = None
@@ -46,8 +34,9 @@ class _Said(msgspec.Struct, gc=False):
 class _Choice(msgspec.Struct, gc=False):
     index: int | None = None
     finish_reason: str | None = None
-    delta: _Said | None = None
-    message: _Said | None = None
+    delta: _Spoken | None = None
+    message: _Spoken | None = None
+    logprobs: LogProbs | None = None
 
 
 class _Chat(msgspec.Struct, gc=False):
@@ -74,43 +63,49 @@ def body(
     return write_body(fields, params, stream=stream)
 
 
-def _classify(choice: _Choice) -> tuple[int, str | None]:
+def _classify(choice: _Choice) -> Said:
     said = choice.delta or choice.message
     if said is None:
-        return (FINISH if choice.finish_reason else OTHER), None
-    if said.content:
-        return CONTENT, said.content
-    return _classify_rest(choice, said), None
+        return (FINISH if choice.finish_reason else OTHER), None, None
+    if not said.content:
+        return _classify_rest(choice, said)
+    if said.reasoning_content or said.reasoning or said.tool_calls:
+        return CONTENT, said.content, joined(said.reasoning_content or said.reasoning, _called(said))
+    return CONTENT, said.content, None
 
 
-def _classify_rest(choice: _Choice, said: _Said) -> int:
-    if said.reasoning_content or said.reasoning:
-        return REASONING
-    if _calls_a_tool(said):
-        return TOOL
+def _classify_rest(choice: _Choice, said: _Spoken) -> Said:
+    reasoning, called = said.reasoning_content or said.reasoning, _called(said)
+    if reasoning:
+        return REASONING, None, joined(reasoning, called)
+    if called:
+        return TOOL, None, called
     if said.refusal:
-        return REFUSAL
+        return REFUSAL, None, said.refusal
     if choice.finish_reason:
-        return FINISH
-    return ROLE if said.role else OTHER
+        return FINISH, None, None
+    return (ROLE if said.role else OTHER), None, None
 
 
-def _calls_a_tool(said: _Said) -> bool:
+def _called(said: _Spoken) -> str | None:
+    """Return names and arguments of the tools that are called, None where nothing of them is there."""
     functions = [call.function for call in said.tool_calls or ()] + [said.function_call]
-    return any(function is not None and (function.name or function.arguments) for function in functions)
+    return joined(*(text for function in functions if function for text in (function.name, function.arguments)))
 
 
-def _repair(value: dict[str, Any]) -> _Chat:
+def _repair(value: dict[str, Any]) -> None:
     for choice in listed(value.get("choices")):
+        if not isinstance(choice, dict):
+            continue
+        choice.pop("logprobs", None)
         for key in ("delta", "message"):
-            said = choice.get(key) if isinstance(choice, dict) else None
+            said = choice.get(key)
             if isinstance(said, dict):
                 for part in ("content", "reasoning_content", "reasoning"):
                     said[part] = join_parts(said.get(part))
-    return msgspec.convert(value, _Chat)
 
 
-decode_event = event_decoder(msgspec.json.Decoder(_Chat).decode, _repair, _classify)
+decode_event = event_decoder(_Chat, _repair, _classify)
 
 OPENAI_CHAT = Endpoint(
     name="openai-chat",

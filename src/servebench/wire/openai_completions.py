@@ -6,19 +6,10 @@ from typing import Any
 import msgspec
 
 from servebench.core.records import Message
+from servebench.wire.dialect import CONTENT, FINISH, OTHER, REASONING, listed, prompt_text
 from servebench.wire.endpoint import Endpoint, ParamValue
 from servebench.wire.lenient import join_parts
-from servebench.wire.openai import (
-    CONTENT,
-    FINISH,
-    OTHER,
-    REASONING,
-    UsageFields,
-    body_decoder,
-    event_decoder,
-    listed,
-    write_body,
-)
+from servebench.wire.openai import LogProbs, Said, UsageFields, body_decoder, event_decoder, write_body
 
 
 class _Choice(msgspec.Struct, gc=False):
@@ -26,6 +17,7 @@ class _Choice(msgspec.Struct, gc=False):
     finish_reason: str | None = None
     text: str | None = None
     reasoning: str | None = None
+    logprobs: LogProbs | None = None
 
 
 class _Completion(msgspec.Struct, gc=False):
@@ -44,30 +36,26 @@ def body(
     params: Mapping[str, ParamValue],
 ) -> bytes:
     """Return the request body; the prompt is the contents of the messages, an empty line between them."""
-    fields = {
-        "model": model,
-        "prompt": "\n\n".join(message.content for message in messages),
-        "max_tokens": max_tokens,
-    }
+    fields = {"model": model, "prompt": prompt_text(messages), "max_tokens": max_tokens}
     return write_body(fields, params, stream=stream)
 
 
-def _classify(choice: _Choice) -> tuple[int, str | None]:
+def _classify(choice: _Choice) -> Said:
     if choice.text:
-        return CONTENT, choice.text
+        return CONTENT, choice.text, choice.reasoning or None
     if choice.reasoning:
-        return REASONING, None
-    return (FINISH if choice.finish_reason else OTHER), None
+        return REASONING, None, choice.reasoning
+    return (FINISH if choice.finish_reason else OTHER), None, None
 
 
-def _repair(value: dict[str, Any]) -> _Completion:
+def _repair(value: dict[str, Any]) -> None:
     for choice in listed(value.get("choices")):
         if isinstance(choice, dict):
+            choice.pop("logprobs", None)
             choice["text"] = join_parts(choice.get("text"))
-    return msgspec.convert(value, _Completion)
 
 
-decode_event = event_decoder(msgspec.json.Decoder(_Completion).decode, _repair, _classify)
+decode_event = event_decoder(_Completion, _repair, _classify)
 
 OPENAI_COMPLETIONS = Endpoint(
     name="openai-completions",

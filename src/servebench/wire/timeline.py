@@ -117,7 +117,7 @@ class Timeline:
             http_fault=http.fault,
             refusal=None if http.is_success else self._refusal(),
             fault=account.fault,
-            terminal=account.terminal_ns is not None,
+            terminal=account.over,
             evidence=account.evidence,
             silent=body.silent,
         )
@@ -149,6 +149,7 @@ class Timeline:
             response_bytes=self.response_bytes,
             chunks=account.chunks() if http.head_done else None,
             text=account.text() if http.head_done else None,
+            asides=account.asides(),
         )
 
     def _end_ns(self, now_ns: int) -> int:

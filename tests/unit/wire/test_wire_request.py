@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from servebench.core.errors import InputError
 from servebench.core.records import Message
 from servebench.wire.endpoints import ENDPOINTS
 from servebench.wire.request import render_request, request_head
@@ -91,17 +92,83 @@ def test_a_completions_body_holds_the_prompt_as_one_text() -> None:
     assert "messages" not in body("openai-completions")
 
 
-@pytest.mark.parametrize("endpoint", ENDPOINTS)
+OPENAI_LIKE = ["openai-chat", "openai-completions"]
+
+
+@pytest.mark.parametrize("endpoint", OPENAI_LIKE)
 def test_what_is_not_asked_for_is_left_to_the_server(endpoint: str) -> None:
     sent = body(endpoint, model=None, max_tokens=None, stream=False)
     assert sent.keys() & {"model", "max_tokens", "stream_options"} == set()
     assert sent["stream"] is False
 
 
-@pytest.mark.parametrize("endpoint", ENDPOINTS)
+@pytest.mark.parametrize("endpoint", [*OPENAI_LIKE, "anthropic-messages", "triton-generate"])
 def test_params_extend_and_override_and_may_be_null(endpoint: str) -> None:
     sent = body(endpoint, params={"temperature": 0.5, "max_tokens": 9, "seed": None})
     assert (sent["temperature"], sent["max_tokens"], sent["seed"]) == (0.5, 9, None)
+
+
+TEXT = "Be brief.\n\nGrüße 🚲"
+USER = {"role": "user", "content": "Grüße 🚲"}
+SYSTEM = {"role": "system", "content": "Be brief."}
+PARAMS = {"temperature": 0.5, "input_name": "question", "keep_alive": "5m"}
+TENSOR = {"shape": [1], "datatype": "BYTES", "parameters": {"content_type": "str"}, "data": [TEXT]}
+
+BODIES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "openai-responses": (
+        {"params": {"temperature": 0.5}},
+        {"model": "m", "input": [SYSTEM, USER], "max_output_tokens": 8, "stream": True, "temperature": 0.5},
+    ),
+    "openai-embeddings": ({"params": {"dimensions": 64}}, {"model": "m", "input": TEXT, "dimensions": 64}),
+    "anthropic-messages": (
+        {},
+        {"model": "m", "system": "Be brief.", "messages": [USER], "max_tokens": 8, "stream": True},
+    ),
+    "tgi-generate": (
+        {"params": {"temperature": 0.5}},
+        {"inputs": TEXT, "parameters": {"max_new_tokens": 8, "details": True, "temperature": 0.5}},
+    ),
+    "triton-generate": (
+        {"params": PARAMS},
+        {"question": TEXT, "max_tokens": 8, "stream": True, "temperature": 0.5, "keep_alive": "5m"},
+    ),
+    "kserve-v2": (
+        {"params": {"temperature": 0.5, "input_name": "question"}},
+        {"inputs": [{"name": "question", **TENSOR}], "parameters": {"max_tokens": 8, "temperature": 0.5}},
+    ),
+    "ollama-chat": (
+        {"params": {"temperature": 0.5, "keep_alive": "5m"}},
+        {
+            "model": "m",
+            "messages": [SYSTEM, USER],
+            "stream": True,
+            "options": {"num_predict": 8, "temperature": 0.5},
+            "keep_alive": "5m",
+        },
+    ),
+}
+
+
+@pytest.mark.parametrize("endpoint", BODIES)
+def test_a_body_is_what_the_specification_of_its_dialect_asks_for(endpoint: str) -> None:
+    changes, wanted = BODIES[endpoint]
+    assert body(endpoint, **changes) == wanted
+
+
+BARE = {
+    "openai-responses": {"input": [SYSTEM, USER], "stream": False},
+    "openai-embeddings": {"input": TEXT},
+    "anthropic-messages": {"system": "Be brief.", "messages": [USER], "stream": False},
+    "tgi-generate": {"inputs": TEXT, "parameters": {"details": True}},
+    "triton-generate": {"text_input": TEXT, "stream": False},
+    "kserve-v2": {"inputs": [{"name": "prompt", **TENSOR}]},
+    "ollama-chat": {"messages": [SYSTEM, USER], "stream": False},
+}
+
+
+@pytest.mark.parametrize("endpoint", BARE)
+def test_what_is_not_asked_for_is_in_no_body(endpoint: str) -> None:
+    assert body(endpoint, model=None, max_tokens=None, stream=False) == BARE[endpoint]
 
 
 def test_a_body_is_compact() -> None:
@@ -109,8 +176,38 @@ def test_a_body_is_compact() -> None:
     assert asked == '{"model":"m","messages":[{"role":"user","content":"Grüße 🚲"}],"stream":false}'.encode()
 
 
-@pytest.mark.parametrize(
-    ("name", "path"), [("openai-chat", "/v1/chat/completions"), ("openai-completions", "/v1/completions")]
-)
-def test_an_endpoint_knows_its_name_and_path(name: str, path: str) -> None:
-    assert (ENDPOINTS[name].name, ENDPOINTS[name].path) == (name, path)
+PATHS = {
+    "openai-chat": ("/v1/chat/completions", "/v1/chat/completions"),
+    "openai-completions": ("/v1/completions", "/v1/completions"),
+    "openai-responses": ("/v1/responses", "/v1/responses"),
+    "openai-embeddings": ("/v1/embeddings", "/v1/embeddings"),
+    "anthropic-messages": ("/v1/messages", "/v1/messages"),
+    "tgi-generate": ("/generate_stream", "/generate"),
+    "triton-generate": ("/v2/models/a%2Fb%20c/generate_stream", "/v2/models/a%2Fb%20c/generate"),
+    "kserve-v2": ("/v2/models/a%2Fb%20c/infer_stream", "/v2/models/a%2Fb%20c/infer"),
+    "ollama-chat": ("/api/chat", "/api/chat"),
+}
+
+
+@pytest.mark.parametrize("name", ENDPOINTS)
+def test_an_endpoint_knows_its_name_and_the_paths_of_streams_and_of_whole_answers(name: str) -> None:
+    endpoint = ENDPOINTS[name]
+    assert endpoint.name == name
+    assert (endpoint.at("a/b c", stream=True).path, endpoint.at("a/b c", stream=False).path) == PATHS[name]
+
+
+@pytest.mark.parametrize("name", ["triton-generate", "kserve-v2"])
+def test_a_path_that_names_the_model_needs_one(name: str) -> None:
+    with pytest.raises(InputError, match="--model"):
+        ENDPOINTS[name].at(None, stream=True)
+
+
+def test_a_key_goes_where_the_dialect_looks_for_it_and_stays_where_engines_look() -> None:
+    given = {"Authorization": "Bearer canary-key", "X-Team": "a"}
+    assert ENDPOINTS["anthropic-messages"].headers_with(given) == {
+        "anthropic-version": "2023-06-01",
+        "x-api-key": "canary-key",
+        **given,
+    }
+    assert ENDPOINTS["anthropic-messages"].headers_with({}) == {"anthropic-version": "2023-06-01"}
+    assert ENDPOINTS["openai-chat"].headers_with(given) == given
