@@ -1,6 +1,6 @@
 """Know how one part file comes to be: whole under its name, or not there at all.
 
-The rows go to `<name>.tmp`, which is opened exclusively, fsynced and renamed; then the folder is fsynced. A Parquet
+The rows go to `.<name>.tmp`, which is opened exclusively, fsynced and renamed; then the folder is fsynced. A Parquet
 file without its footer is unreadable, so one flush is one file, and a kill costs what was not flushed yet, never a part
 that has its name.
 """
@@ -123,7 +123,8 @@ def encode_part(table: pa.Table, identity: PartIdentity) -> memoryview:
 
 
 def _create(path: Path, data: memoryview) -> None:
-    temporary = path.with_name(path.name + ".tmp")
+    # Hidden: pandas, Arrow and Spark read every other file of a folder, and what a killed worker left must not count.
+    temporary = path.with_name(f".{path.name}.tmp")
     with temporary.open("xb") as file:
         # The exclusive temporary name is the lock under which the final name is looked at: rename would overwrite it.
         try:

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pandas as pd
 import pyarrow.parquet as pq
 import pytest
 from tests.record_builders import EPOCH_NS, RUN_ID, WORKER, answer, chunks, identity, record
@@ -67,7 +68,7 @@ def test_a_part_is_never_overwritten(tmp_path: Path) -> None:
 
 
 def test_two_writers_of_one_part_do_not_touch_each_others_file(tmp_path: Path) -> None:
-    other = tmp_path / f"{NAME}.tmp"
+    other = tmp_path / f".{NAME}.tmp"
     other.write_bytes(b"half of another part")
     with pytest.raises(HarnessError, match="File exists"):
         write_part(tmp_path, 0, buffer_of(1), identity())
@@ -130,4 +131,13 @@ def test_a_kill_leaves_whole_parts_only(tmp_path: Path, seed: int) -> None:
     digests = [hashlib.sha256(path.read_bytes()).hexdigest() for path in parts]
     assert digests[: len(said)] == said
     assert [pq.read_table(path).num_rows for path in parts] == [200] * len(parts)
-    assert len(list(tmp_path.glob("*.tmp"))) <= 1
+    assert len(list(tmp_path.glob(".*.tmp"))) <= 1
+
+
+def test_what_a_killed_worker_left_unfinished_is_not_read_by_other_tools(tmp_path: Path) -> None:
+    write_part(tmp_path, 0, buffer_of(3), identity())
+    whole = (tmp_path / NAME).read_bytes()
+    # The kill came between the last byte and the rename: the file is whole but was never promised.
+    (tmp_path / f".{NAME.replace('000000', '000001')}.tmp").write_bytes(whole)
+    assert pq.read_table(tmp_path).num_rows == 3
+    assert len(pd.read_parquet(tmp_path)) == 3
