@@ -17,6 +17,7 @@ from servebench.core.outcomes import ExitCode
 from servebench.core.units import NS_PER_S
 from servebench.loadgen.address import parse_target
 from servebench.loadgen.channel import Channel
+from servebench.loadgen.chronicle import Chronicle
 from servebench.loadgen.coordinator import Coordinator, Order
 from servebench.loadgen.interactive import interactive_workload
 from servebench.loadgen.journal import Journal
@@ -166,9 +167,13 @@ class MasterRole:
         run = Coordinator(
             order,
             self._channel,
-            Runbook(folder.root, manifest, schedule),
-            Journal(folder.events),
-            self._pipe,
+            Chronicle(
+                run_id,
+                order.duration_ns,
+                Runbook(folder.root, manifest, schedule),
+                Journal(folder.events),
+                self._pipe,
+            ),
         )
         self._runs[run_id] = run
         for hello in self._helloed.values():

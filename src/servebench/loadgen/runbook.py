@@ -3,12 +3,12 @@
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
 from servebench.core.units import NS_PER_S
-from servebench.loadgen.messages import Closed, Hello, Ready, Status
+from servebench.loadgen.roster import WorkerState
 from servebench.shards.manifest import (
     LostRange,
     Manifest,
@@ -22,16 +22,6 @@ from servebench.workload.schedule import Schedule
 
 MANUAL_PHASE = "manual"
 RATE_WINDOW_NS = 10 * NS_PER_S
-
-
-class WorkerOutcome(Protocol):
-    """What the coordinator knows of a worker at the end."""
-
-    hello: Hello
-    ready: Ready | None
-    status: Status | None
-    closed: Closed | None
-    lost: bool
 
 
 class Runbook:
@@ -99,7 +89,7 @@ class Runbook:
             line["planned_per_s"] = phases[0].steps[-1].rate_per_s
         return line
 
-    def close(self, *, stop_ns: int | None, cause: str, workers: Sequence[WorkerOutcome]) -> None:
+    def close(self, *, stop_ns: int | None, cause: str, workers: Sequence[WorkerState]) -> None:
         """Note how the run ended and what every worker said."""
         manifest = self._manifest
         manifest.state = "closed"
@@ -115,7 +105,7 @@ class Runbook:
             self._close_tokens(stop_ns, workers)
         self._save()
 
-    def _close_tokens(self, stop_ns: int | None, workers: Sequence[WorkerOutcome]) -> None:
+    def _close_tokens(self, stop_ns: int | None, workers: Sequence[WorkerState]) -> None:
         manifest = self._manifest
         end_ns = stop_ns if stop_ns is not None else time.monotonic_ns() - manifest.epoch_monotonic_ns
         manifest.phases[0].end_ns = end_ns
@@ -169,14 +159,14 @@ def cut_phases(phases: Sequence[PhaseRecord], stop_ns: int) -> list[PhaseRecord]
     return kept
 
 
-def _begun(worker: WorkerOutcome) -> int:
+def _begun(worker: WorkerState) -> int:
     """Return how many requests a worker began: by its final report, else by the last one it gave."""
     if worker.closed is not None:
         return worker.closed.begun
     return worker.status.totals.dispatched if worker.status is not None else 0
 
 
-def _worker_record(worker: WorkerOutcome) -> WorkerRecord:
+def _worker_record(worker: WorkerState) -> WorkerRecord:
     hello, ready, closed = worker.hello, worker.ready, worker.closed
     return WorkerRecord(
         worker=hello.worker,

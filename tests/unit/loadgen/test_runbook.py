@@ -1,20 +1,11 @@
 """The manifest that the master keeps: phases cut at a stop, planned counted, blocks of the dead named."""
 
-from dataclasses import dataclass
 from pathlib import Path
 
-from servebench.loadgen.messages import Closed, Health, Hello, Ready, Status, Totals
+from servebench.loadgen.messages import Closed, Health, Hello, Status, Totals
+from servebench.loadgen.roster import WorkerState
 from servebench.loadgen.runbook import Runbook, cut_phases
 from servebench.shards.manifest import Manifest, PhaseRecord, StepRecord, read_manifest
-
-
-@dataclass
-class Worker:
-    hello: Hello
-    ready: Ready | None = None
-    status: Status | None = None
-    closed: Closed | None = None
-    lost: bool = False
 
 
 def manifest() -> Manifest:
@@ -63,8 +54,8 @@ def test_load_by_hand_counts_what_workers_began_and_names_the_blocks_of_a_dead_o
     book.step(1, 1_000, 10.0)
     book.leased("id-a", 0, 64)
     book.leased("id-b", 64, 64)
-    alive = Worker(hello("a"), closed=Closed(run_id="r", worker_id="id-a", begun=10, rows=10))
-    dead = Worker(hello("b"), lost=True)
+    alive = WorkerState(hello("a"), closed=Closed(run_id="r", worker_id="id-a", begun=10, rows=10))
+    dead = WorkerState(hello("b"), lost=True)
     dead.status = Status(
         run_id="r",
         worker_id="id-b",

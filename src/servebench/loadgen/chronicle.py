@@ -1,0 +1,82 @@
+"""Know how a run tells of itself: events for its folder, lines for the command that waits, the live figures."""
+
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from servebench.core.units import NS_PER_S
+from servebench.loadgen.journal import Journal
+from servebench.loadgen.messages import Status
+from servebench.loadgen.progress import LiveView, ProgressPipe
+from servebench.loadgen.runbook import Runbook
+
+
+@dataclass(slots=True)
+class Chronicle:
+    """Everything said about one run while it goes on. Called by the coordinator and its message handlers."""
+
+    run_id: str
+    duration_ns: int | None
+    runbook: Runbook
+    journal: Journal
+    pipe: ProgressPipe
+    _view: LiveView = field(default_factory=LiveView)
+    _phase: str | None = None
+    _last_line_ns: int = 0
+
+    @property
+    def folder(self) -> Path:
+        """The run's folder."""
+        return self.runbook.folder
+
+    def tell(
+        self,
+        kind: str,
+        text: str,
+        t_ns: int | None,
+        *,
+        worker: str | None = None,
+        data: dict[str, Any] | None = None,
+        aloud: bool = False,
+    ) -> None:
+        """Write an event; `aloud` = also to whoever watches the run."""
+        self.journal.add(kind, text, t_ns=t_ns, worker=worker, data=data)
+        if aloud:
+            self.pipe.event(kind, text)
+
+    def take(self, status: Status) -> None:
+        """Add a worker's figures to the live view."""
+        self._view.take(status)
+
+    def note_phase(self, t_ns: int) -> None:
+        """Tell when a new phase has begun."""
+        phase = self.runbook.phase_at(t_ns)
+        if phase is not None and phase.name != self._phase:
+            self._phase = phase.name
+            self.journal.add("phase", f"{phase.name} began", t_ns=phase.start_ns, phase=phase.name)
+            self.pipe.event("phase", f"{phase.name} began")
+
+    def line(self, state: str, t_ns: int, workers: int, *, now: bool = False) -> None:
+        """Send a status line, at most one a second unless `now`."""
+        now_ns = time.monotonic_ns()
+        if not now and now_ns - self._last_line_ns < NS_PER_S:
+            return
+        self._last_line_ns = now_ns
+        self.pipe.send(
+            {
+                "kind": "status",
+                "state": state,
+                "run_id": self.run_id,
+                "folder": str(self.folder),
+                "t_s": max(0, t_ns) / NS_PER_S,
+                "duration_s": self.duration_ns / NS_PER_S if self.duration_ns is not None else None,
+                "workers": workers,
+                **self.runbook.progress(t_ns),
+                **self._view.tick(now_ns / NS_PER_S),
+            }
+        )
+
+    def close(self) -> None:
+        """End the journal."""
+        self.journal.close()

@@ -1,0 +1,76 @@
+"""Know the workers of one run as the master sees them: who is prepared, heard from, done, closed or lost."""
+
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+import msgspec
+
+from servebench.loadgen.channel import Channel
+from servebench.loadgen.messages import Closed, Hello, Ready, Status
+
+
+@dataclass(slots=True)
+class WorkerState:
+    """One worker. `heard_ns` is its last message of any kind, on this process's monotonic clock."""
+
+    hello: Hello
+    ready: Ready | None = None
+    status: Status | None = None
+    closed: Closed | None = None
+    lost: bool = False
+    heard_ns: int = 0
+
+    @property
+    def live(self) -> bool:
+        """Whether it is prepared and has not been lost."""
+        return self.ready is not None and not self.lost
+
+    @property
+    def done(self) -> bool:
+        """Whether it has nothing left to send or to wait for."""
+        return self.closed is not None or (self.status is not None and self.status.done)
+
+
+@dataclass(slots=True)
+class Roster:
+    """All workers that were ever told of the run, by their id. Changed by message handlers, read by the coordinator."""
+
+    channel: Channel
+    workers: dict[str, WorkerState] = field(default_factory=dict)
+
+    def add(self, hello: Hello) -> None:
+        """Take in a worker that has said hello."""
+        self.workers[hello.worker_id] = WorkerState(hello)
+
+    def heard(self, worker_id: str) -> WorkerState:
+        """Note a message and return its sender. Raises KeyError for one that was never told of the run."""
+        state = self.workers[worker_id]
+        state.heard_ns = time.monotonic_ns()
+        return state
+
+    def name(self, worker_id: str) -> str:
+        """Return the name under which a worker records."""
+        return self.workers[worker_id].hello.worker
+
+    def live(self) -> list[tuple[str, WorkerState]]:
+        """Return the prepared workers that are not lost."""
+        return [(worker_id, state) for worker_id, state in self.workers.items() if state.live]
+
+    def all_ready(self) -> bool:
+        """Whether there are workers and each of them is prepared."""
+        return bool(self.workers) and all(state.ready is not None for state in self.workers.values())
+
+    def unready(self) -> list[str]:
+        """Return the names of those that are not prepared."""
+        return [state.hello.worker for state in self.workers.values() if state.ready is None]
+
+    def silent(self, limit_ns: int) -> list[str]:
+        """Return the live workers of whom nothing was heard for longer than a limit."""
+        now_ns = time.monotonic_ns()
+        return [worker_id for worker_id, state in self.live() if now_ns - state.heard_ns > limit_ns]
+
+    def send(self, message: msgspec.Struct, worker_ids: Iterable[str] | None = None) -> None:
+        """Send to some workers, or to all live ones."""
+        for worker_id in [worker_id for worker_id, _ in self.live()] if worker_ids is None else worker_ids:
+            self.channel.send(message, worker_id)
