@@ -181,7 +181,6 @@ def test_a_killed_workers_share_is_taken_over_and_what_it_lost_is_named(
     takeover_ns = max(member["from_ns"] for member in manifest["members"])
     assert killed_at_ns < takeover_ns
     assert max(lost_times_ns) < takeover_ns, "after the takeover nothing is lost"
-    assert takeover_ns - killed_at_ns < 4_000_000_000 or os.getloadavg()[0] > 2
     states = {worker["pid"]: worker["state"] for worker in manifest["workers"]}
     assert states[killed] == "lost"
 
