@@ -32,7 +32,9 @@ class LengthSummary:
 class PhaseSummary:
     """One phase of a schedule.
 
-    `rate_per_s` is n over the length of the phase. `gap_cv` is the standard deviation of the gaps over their mean, None
+    `sessions` counts what arrives by itself: requests, or conversations, whose later turns follow answers and have no
+    planned time. `rate_per_s` is sessions over the length of the phase, and all about gaps is about them.
+    `gap_cv` is the standard deviation of the gaps over their mean, None
     below two gaps or when all are 0. `dispersion` is by window in s; None with fewer than two whole windows or no
     request. `prompts` counts different prompts; `repeats` requests whose prompt and input length came before in the
     schedule, so that a prefix cache may know them whole.
@@ -44,6 +46,7 @@ class PhaseSummary:
     start_ns: int
     end_ns: int
     n: int
+    sessions: int
     rate_per_s: float
     gap_cv: float | None
     dispersion: dict[int, float | None]
@@ -85,7 +88,7 @@ def dispersion(offset_ns: npt.NDArray[np.int64], duration_ns: int, window_ns: in
 
 
 def _phase(schedule: Schedule, phase: PhasePlan, rows: slice, repeats: npt.NDArray[np.bool_]) -> PhaseSummary:
-    times_ns = schedule.intended_ns[rows] - phase.start_ns
+    times_ns = schedule.due_ns[rows][schedule.turn[rows] == 0] - phase.start_ns
     duration_ns = phase.end_ns - phase.start_ns
     return PhaseSummary(
         name=phase.name,
@@ -94,7 +97,8 @@ def _phase(schedule: Schedule, phase: PhasePlan, rows: slice, repeats: npt.NDArr
         start_ns=phase.start_ns,
         end_ns=phase.end_ns,
         n=phase.planned,
-        rate_per_s=phase.planned * NS_PER_S / duration_ns,
+        sessions=len(times_ns),
+        rate_per_s=len(times_ns) * NS_PER_S / duration_ns,
         gap_cv=gap_cv(times_ns),
         dispersion={window: dispersion(times_ns, duration_ns, window * NS_PER_S) for window in WINDOWS_S},
         input_tokens=_lengths(schedule.input_tokens[rows]),

@@ -6,6 +6,8 @@ import yaml
 
 from servebench.core.units import format_duration
 from servebench.workload.model import (
+    Closed,
+    Conversation,
     Diurnal,
     Lengths,
     Objective,
@@ -14,6 +16,7 @@ from servebench.workload.model import (
     Requests,
     Segment,
     Target,
+    Think,
     TraceSlice,
     Workload,
 )
@@ -47,11 +50,7 @@ def document_of(workload: Workload) -> Document:
         "seed": workload.seed,
         "target": _target(workload.target),
         "prompts": _prompts(workload.prompts),
-        "load": {
-            "kind": "open",
-            "arrivals": document_of_law(workload.arrivals),
-            "phases": [_phase(phase) for phase in workload.phases],
-        },
+        "load": _load(workload) if workload.closed is None else _closed(workload.closed),
         "requests": _requests(workload.requests),
         **_objectives(workload.objectives),
     }
@@ -76,7 +75,43 @@ def _prompts(prompts: Prompts) -> Document:
     if prompts.lengths_trace is not None:
         part = prompts.lengths_trace
         document["trace"] = {"kind": part.kind, "path": part.path, **_stretch(part)}
+    if prompts.conversation is not None:
+        document["conversation"] = _conversation(prompts.conversation)
     return document
+
+
+def _conversation(talk: Conversation) -> Document:
+    turns = talk.turns
+    bounds: Document = {"count": turns.low} if turns.law == "fixed" else {}
+    if turns.law == "uniform":
+        bounds["min"] = turns.low
+    if turns.high is not None:
+        bounds["max"] = turns.high
+    if turns.mean is not None:
+        bounds["mean"] = turns.mean
+    pause = {"pacing": "trace"} if talk.think.law == "trace" else _think(talk.think)
+    return {"turns": {"from": turns.law, **bounds}, **pause, "history": talk.history}
+
+
+def _think(think: Think) -> Document:
+    return {"think_time": format_duration(think.mean_ns), "think_law": think.law}
+
+
+def _load(workload: Workload) -> Document:
+    return {
+        "kind": "open",
+        "arrivals": document_of_law(workload.arrivals),
+        "phases": [_phase(phase) for phase in workload.phases],
+    }
+
+
+def _closed(closed: Closed) -> Document:
+    document: Document = {"kind": "closed", "users": closed.users, **_think(closed.think)}
+    if closed.requests is not None:
+        document["requests"] = closed.requests
+    if closed.duration_ns is not None:
+        document["duration"] = format_duration(closed.duration_ns)
+    return {**document, "warmup_requests": closed.warmup_requests}
 
 
 def _lengths(lengths: Lengths) -> Document:

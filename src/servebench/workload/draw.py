@@ -14,11 +14,11 @@ import numpy.typing as npt
 
 from servebench.core.errors import Fault, SpecError
 from servebench.core.records import Ask
-from servebench.workload.model import Lengths, Prompts, Workload
+from servebench.workload.model import Closed, Lengths, Prompts, Think, Turns, Workload
 from servebench.workload.prompts import PromptSet
 from servebench.workload.traces import Traces, rows_of
 
-ARRIVALS, PROMPTS, LENGTHS = 0, 1, 2
+ARRIVALS, PROMPTS, LENGTHS, TURNS, THINK = 0, 1, 2, 3, 4
 """Purposes: the first word of a spawn key. Part of the reproducible form; never renumber."""
 
 BLOCK = 4096
@@ -26,7 +26,11 @@ NONE = -1
 """In columns: no length asked for."""
 _KEPT_BLOCKS = 4
 
+CLOSED_PHASE, WARMUP_PHASE = "closed", "warmup"
+"""Phases of closed load."""
+
 Tokens = npt.NDArray[np.int32]
+Ints = npt.NDArray[np.int64]
 
 
 class Pairs(NamedTuple):
@@ -75,17 +79,41 @@ class Drawer:
         """
         self._seed = workload.seed
         self._prompts = workload.prompts
-        self._count = len(PromptSet.load(workload.prompts) if prompts is None else prompts)
+        loaded = PromptSet.load(workload.prompts) if prompts is None else prompts
+        self._starts = loaded.starts
+        self._count = len(self._starts) - 1
         self._pool = _pool(workload.prompts, Traces() if traces is None else traces)
-        self._orders: dict[int, npt.NDArray[np.int64]] = {}
-        self._rows: dict[int, npt.NDArray[np.int64]] = {}
+        self._orders: dict[int, Ints] = {}
+        self._rows: dict[int, Ints] = {}
+        self._turns: dict[int, Ints] = {}
+        self._thinks: dict[int, Ints] = {}
 
-    def prompt_ids(self, first: int, count: int) -> npt.NDArray[np.int64]:
-        """Return the prompts of the requests first, first + 1, ...; int64."""
-        seqs = np.arange(first, first + count, dtype=np.int64)
-        if self._prompts.order == "sequential":
-            return seqs % self._count
-        return _by_block(first, count, self._count, self._order)
+    def prompt_ids(self, first: int, count: int) -> Ints:
+        """Return the prompts of the requests (of conversations: the first prompts) first, first + 1, ...; int64."""
+        found: Ints = self._starts[self._picks(first, count)]
+        return found
+
+    def turns(self, first: int, count: int) -> Ints:
+        """Return the number of turns of the conversations first, first + 1, ...; int64, at least 1.
+
+        1 where there are no conversations, and where a trace says it.
+        """
+        talk = self._prompts.conversation
+        if talk is None or talk.turns.law == "trace":
+            return np.ones(count, dtype=np.int64)
+        high = np.iinfo(np.int64).max if talk.turns.high is None else talk.turns.high
+        if talk.turns.law == "prompt":
+            picks = self._picks(first, count)
+            turns: Ints = np.minimum(self._starts[picks + 1] - self._starts[picks], high)
+            return turns
+        law = talk.turns
+        return np.minimum(_by_block(first, count, BLOCK, lambda block: self._turn_block(law, block)), high)
+
+    def thinks_ns(self, think: Think, first: int, count: int) -> Ints:
+        """Return the pauses before the requests first, first + 1, ... as drawn; int64 ns."""
+        if think.law != "exponential":
+            return np.full(count, think.mean_ns, dtype=np.int64)
+        return _by_block(first, count, BLOCK, lambda block: self._think_block(think, block))
 
     def lengths(self, first: int, count: int) -> Pairs:
         """Return the lengths of the requests first, first + 1, ... where no row of a trace is replayed."""
@@ -115,14 +143,42 @@ class Drawer:
             turn=0,
         )
 
-    def _order(self, epoch: int) -> npt.NDArray[np.int64]:
+    def closed_ask(self, closed: Closed, seq: int) -> Ask:
+        """Return request number `seq` of closed load; its pause counts where its user has had an answer before."""
+        warmup = seq < closed.warmup_requests
+        ask = self.ask(seq, phase=WARMUP_PHASE if warmup else CLOSED_PHASE, measured=not warmup)
+        return ask._replace(think_ns=int(self.thinks_ns(closed.think, seq, 1)[0]))
+
+    def _picks(self, first: int, count: int) -> Ints:
+        """Return which rows of the prompt files are taken, by the workload's order."""
+        if self._prompts.order == "sequential":
+            return np.arange(first, first + count, dtype=np.int64) % self._count
+        return _by_block(first, count, self._count, self._order)
+
+    def _order(self, epoch: int) -> Ints:
         return _kept(
             self._orders, epoch, lambda: generator(self._seed, PROMPTS, epoch).permutation(np.int64(self._count))
         )
 
-    def _row_block(self, block: int) -> npt.NDArray[np.int64]:
+    def _row_block(self, block: int) -> Ints:
         size = 0 if self._pool is None else len(self._pool[0])
         return _kept(self._rows, block, lambda: generator(self._seed, LENGTHS, block).integers(0, size, BLOCK))
+
+    def _turn_block(self, law: Turns, block: int) -> Ints:
+        def make() -> Ints:
+            draws = generator(self._seed, TURNS, block)
+            if law.law == "geometric" and law.mean is not None:
+                return draws.geometric(1 / law.mean, BLOCK)
+            return draws.integers(law.low, law.low if law.high is None else law.high, BLOCK, endpoint=True)
+
+        return _kept(self._turns, block, make)
+
+    def _think_block(self, think: Think, block: int) -> Ints:
+        def make() -> Ints:
+            draws = generator(self._seed, THINK, block).standard_exponential(BLOCK)
+            return np.rint(draws * think.mean_ns).astype(np.int64)
+
+        return _kept(self._thinks, block, make)
 
 
 def known(tokens: int) -> int | None:
@@ -147,9 +203,7 @@ def _pool(prompts: Prompts, traces: Traces) -> tuple[Tokens, Tokens] | None:
     return inputs[keep], outputs[keep]
 
 
-def _by_block(
-    first: int, count: int, size: int, block: Callable[[int], npt.NDArray[np.int64]]
-) -> npt.NDArray[np.int64]:
+def _by_block(first: int, count: int, size: int, block: Callable[[int], Ints]) -> Ints:
     """Return entries first .. first + count of a sequence that is made in blocks of `size`."""
     parts = []
     at, end = first, first + count
@@ -161,9 +215,7 @@ def _by_block(
     return np.concatenate(parts) if parts else np.empty(0, dtype=np.int64)
 
 
-def _kept(
-    blocks: dict[int, npt.NDArray[np.int64]], number: int, make: Callable[[], npt.NDArray[np.int64]]
-) -> npt.NDArray[np.int64]:
+def _kept(blocks: dict[int, Ints], number: int, make: Callable[[], Ints]) -> Ints:
     """Return a block, made once while it is in use: leases walk through a few blocks at a time."""
     block = blocks.get(number)
     if block is None:

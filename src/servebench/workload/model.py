@@ -108,6 +108,40 @@ class PromptSource(msgspec.Struct, frozen=True, kw_only=True):
     path: str
 
 
+class Think(msgspec.Struct, frozen=True, kw_only=True):
+    """The pause between an answer and the next request of the same user or conversation.
+
+    constant: always `mean_ns`. exponential: `mean_ns` on average. trace: as the trace recorded it between the rows.
+    """
+
+    law: Literal["constant", "exponential", "trace"] = "constant"
+    mean_ns: int = 0
+
+
+class Turns(msgspec.Struct, frozen=True, kw_only=True):
+    """How many requests a conversation has.
+
+    fixed: `low`. prompt: as many as the user's turns in the prompt file, at most `high`. uniform: `low` to `high`.
+    geometric: 1, 2, ... with the mean `mean`, at most `high`. trace: the rows of one session of the replayed trace.
+    """
+
+    law: Literal["fixed", "prompt", "uniform", "geometric", "trace"]
+    low: int = 1
+    high: int | None = None
+    mean: float | None = None
+
+
+class Conversation(msgspec.Struct, frozen=True, kw_only=True):
+    """Arrivals start conversations; later turns follow the answer before them.
+
+    history `answers`: a turn is sent behind all earlier ones and their real answers. `none`: each prompt is whole.
+    """
+
+    turns: Turns
+    think: Think = Think()
+    history: Literal["answers", "none"] = "answers"
+
+
 class Prompts(msgspec.Struct, frozen=True, kw_only=True):
     """Which prompts are sent and how long they are."""
 
@@ -116,6 +150,7 @@ class Prompts(msgspec.Struct, frozen=True, kw_only=True):
     input_tokens: Lengths = Lengths()
     output_tokens: Lengths = Lengths()
     lengths_trace: TraceSlice | None = None
+    conversation: Conversation | None = None
 
 
 class Target(msgspec.Struct, frozen=True, kw_only=True):
@@ -156,8 +191,27 @@ class Objective(msgspec.Struct, frozen=True, kw_only=True):
     limit: float
 
 
+class Closed(msgspec.Struct, frozen=True, kw_only=True):
+    """Closed load: `users` who each send the next request a pause after the answer to the one before.
+
+    The run ends after `requests` or `duration_ns`; exactly one is set. The first `warmup_requests` of all come before
+    that, and are not measured. Requests are numbered from one pool: no user has a quota.
+    """
+
+    users: int
+    think: Think = Think()
+    requests: int | None = None
+    duration_ns: int | None = None
+    warmup_requests: int = 0
+
+    @property
+    def total(self) -> int | None:
+        """Number of requests with those of the warm-up; None where the duration ends the run."""
+        return None if self.requests is None else self.warmup_requests + self.requests
+
+
 class Workload(msgspec.Struct, frozen=True, kw_only=True):
-    """A whole workload. Equal JSON means equal load."""
+    """A whole workload. Equal JSON means equal load. Closed load has no phases; everything else has no `closed`."""
 
     name: str
     seed: int
@@ -167,8 +221,9 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True):
     phases: tuple[Phase, ...]
     requests: Requests = Requests()
     objectives: tuple[Objective, ...] = ()
+    closed: Closed | None = None
 
     @property
     def duration_ns(self) -> int:
-        """Planned length of all phases together."""
+        """Planned length of all phases together; 0 without phases, as closed load is."""
         return sum(phase.duration_ns for phase in self.phases)

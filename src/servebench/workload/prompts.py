@@ -9,8 +9,10 @@ import hashlib
 import json
 from array import array
 from bisect import bisect_left
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
+
+import numpy as np
 
 from servebench.core.errors import Fault, InputError, SpecError
 from servebench.core.records import Message
@@ -27,7 +29,8 @@ _WRAP = "\n"
 class PromptSet:
     """All prompts of a workload, numbered from 0 through its sources in their order."""
 
-    def __init__(self, texts: list[str], filler: str) -> None:
+    def __init__(self, texts: list[str], filler: str, starts: Sequence[int] | None = None) -> None:
+        """Hold texts; `starts` says at which of them conversations begin, None: each is one."""
         encoded = [text.encode() for text in texts]
         self._blob = b"".join(encoded)
         self._offsets = array("q", [0])
@@ -35,6 +38,8 @@ class PromptSet:
             self._offsets.append(self._offsets[-1] + len(data))
         self._weights = array("d", [token_weight(text) for text in texts])
         self._filler = _Filler(filler)
+        begins = range(len(texts)) if starts is None else starts
+        self.starts = np.array([*begins, len(texts)], dtype=np.int64)
         self._join_weight = token_weight(_JOIN)
 
     @classmethod

@@ -3,37 +3,34 @@
 import math
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Literal
 
-import msgspec
 import yaml
 
 from servebench.core.errors import Fault, SpecError
 from servebench.core.units import format_duration
-from servebench.workload.builtin import PREFIX
 from servebench.workload.document import Dumper, document_of
 from servebench.workload.files import Files
+from servebench.workload.limits import undriven
 from servebench.workload.model import (
-    Lengths,
+    Arrivals,
+    Closed,
     Objective,
     Phase,
-    Prompts,
-    PromptSource,
     Requests,
     Target,
+    Think,
     Timeouts,
     TraceSlice,
     Workload,
 )
 from servebench.workload.places import Place, Wrong, checked
 from servebench.workload.processes import law_of
+from servebench.workload.resolve_prompts import AZURE_CONV, prompts_of, turns_against_phases
 from servebench.workload.segments import diurnal_of, segments_of
 from servebench.workload.spec import QUANTILES, ObjectivesSpec, RequestsSpec, TargetSpec, WorkloadSpec
-from servebench.workload.spec_load import AnyPhase, DiurnalPhase, ReplayPhase
-from servebench.workload.spec_prompts import FixedLengths, LengthsSpec, PromptsSpec, SourceSpec, TraceLengths
+from servebench.workload.spec_load import AnyPhase, ClosedLoad, DiurnalPhase, OpenLoad, ReplayPhase
 
 QUICK_PROMPTS = ("mt-bench", "self-instruct")
-_AZURE_CONV = PREFIX + "azure-llm-2023-conv"
 
 
 def resolve(spec: WorkloadSpec, folder: Path) -> tuple[Workload | None, list[Wrong]]:
@@ -43,42 +40,43 @@ def resolve(spec: WorkloadSpec, folder: Path) -> tuple[Workload | None, list[Wro
     Raises SpecError with the faults of such a trace.
     """
     files = Files(folder)
-    sources = _sources(spec.prompts, files)
-    phases = tuple(_phase(phase, ("load", "phases", index), files) for index, phase in enumerate(spec.load.phases))
-    lengths_trace = _lengths_trace(spec.prompts, phases, files)
-    if files.wrongs:
-        return None, files.wrongs
+    load = spec.load
+    shapes = load.phases if isinstance(load, OpenLoad) else ()
+    phases = tuple(_phase(phase, ("load", "phases", index), files) for index, phase in enumerate(shapes))
+    prompts = prompts_of(spec.prompts, phases, files)
+    wrongs = [*files.wrongs, *turns_against_phases(prompts, phases)]
+    if wrongs:
+        return None, wrongs
     workload = Workload(
         name=spec.name,
         seed=spec.seed,
         target=_target(spec.target),
-        prompts=Prompts(
-            sources=sources,
-            order=spec.prompts.order,
-            input_tokens=_lengths(spec.prompts.input_tokens),
-            output_tokens=_lengths(spec.prompts.output_tokens),
-            lengths_trace=lengths_trace,
-        ),
-        arrivals=law_of(spec.load.arrivals),
+        prompts=prompts,
+        arrivals=law_of(load.arrivals) if isinstance(load, OpenLoad) else Arrivals(),
         phases=phases,
         requests=_requests(spec.requests),
         objectives=tuple(_objectives(spec.objectives)),
+        closed=_closed(load) if isinstance(load, ClosedLoad) else None,
     )
     return workload, []
 
 
-def quick_workload(
+def quick_workload(  # noqa: PLR0913 - one argument for each option of the quick form
     *,
-    rate_per_s: float,
-    duration_ns: int,
+    rate_per_s: float | None = None,
+    duration_ns: int | None = None,
+    concurrency: int | None = None,
+    requests: int | None = None,
     input_tokens: int | None = None,
     output_tokens: int | None = None,
     model: str | None = None,
-    endpoint: Literal["openai-chat", "openai-completions"] = "openai-chat",
+    endpoint: str = "openai-chat",
 ) -> Workload:
-    """Return the workload of the quick form: Poisson arrivals at one rate, shipped prompts.
+    """Return the workload of the quick form: shipped prompts, and load of one of two kinds.
 
-    None for a length: as long as the prompt is, no limit sent. Raises SpecError for values out of bounds.
+    Open: `rate_per_s` and `duration_ns`, Poisson arrivals. Closed: `concurrency`, with `requests` or `duration_ns`.
+    None for a length: as long as the prompt is, no limit sent. Raises SpecError for values out of bounds, and for
+    options that are missing or do not go together.
     """
     document = {
         "name": "quick",
@@ -88,46 +86,42 @@ def quick_workload(
             "input_tokens": _fixed(input_tokens),
             "output_tokens": _fixed(output_tokens),
         },
-        "load": {
-            "kind": "open",
-            "phases": (
-                {
-                    "name": "steady",
-                    "shape": "steady",
-                    "rate_per_s": rate_per_s,
-                    "duration": format_duration(duration_ns),
-                },
-            ),
-        },
+        "load": _quick_load(rate_per_s, duration_ns, concurrency, requests),
     }
     spec, wrongs = checked(document)
     workload, more = resolve(spec, Path()) if spec is not None else (None, [])
-    if workload is None:
-        raise SpecError("the quick form", [Fault(place=_option(w.path), message=w.message) for w in wrongs + more])
+    found = [*wrongs, *more, *(undriven(workload) if workload is not None else [])]
+    if workload is None or found:
+        raise SpecError("the quick form", [Fault(place=_option(w.path), message=w.message) for w in found])
     return workload
+
+
+def _quick_load(
+    rate_per_s: float | None, duration_ns: int | None, concurrency: int | None, requests: int | None
+) -> dict[str, object]:
+    duration = {} if duration_ns is None else {"duration": format_duration(duration_ns)}
+    if concurrency is None and requests is None:
+        rate = {} if rate_per_s is None else {"rate_per_s": rate_per_s}
+        return {"kind": "open", "phases": ({"name": "steady", "shape": "steady", **rate, **duration},)}
+    if rate_per_s is not None:
+        message = "--rate is for open load, --concurrency and --requests are for closed load; choose one"
+        raise SpecError("the quick form", [Fault(place="--rate", message=message)])
+    users = {} if concurrency is None else {"users": concurrency}
+    number = {} if requests is None else {"requests": requests}
+    return {"kind": "closed", **users, **number, **duration}
 
 
 def _option(place: Place) -> str:
     """Return the option behind a place of the quick form's document."""
     names = {"rate_per_s": "--rate", "duration": "--duration", "input_tokens": "--input-tokens"}
     names |= {"output_tokens": "--output-tokens", "model": "--model", "endpoint": "--endpoint"}
-    return next((names[part] for part in place if isinstance(part, str) and part in names), str(place[-1]))
+    names |= {"users": "--concurrency", "requests": "--requests", "load": "--concurrency"}
+    return next((names[part] for part in reversed(place) if isinstance(part, str) and part in names), str(place[-1]))
 
 
 def dump_yaml(workload: Workload) -> str:
     """Return a workload file that loads as the same workload, wherever it lies: its paths are absolute."""
     return yaml.dump(document_of(workload), Dumper=Dumper, sort_keys=False, allow_unicode=True, width=120)
-
-
-def _sources(prompts: PromptsSpec, files: Files) -> tuple[PromptSource, ...]:
-    if prompts.source is not None:
-        named: list[tuple[Place, SourceSpec]] = [(("prompts", "source"), prompts.source)]
-    else:
-        named = [(("prompts", "sources", index), source) for index, source in enumerate(prompts.sources or ())]
-    return tuple(
-        PromptSource(kind=source.kind, path=files.path(source.path, PREFIX + source.kind, (*place, "path")))
-        for place, source in named
-    )
 
 
 def _phase(phase: AnyPhase, place: Place, files: Files) -> Phase:
@@ -146,7 +140,7 @@ def _phase(phase: AnyPhase, place: Place, files: Files) -> Phase:
 
 
 def _replay(phase: ReplayPhase, place: Place, files: Files) -> Phase:
-    path = files.path(phase.trace.path, _AZURE_CONV, (*place, "trace", "path"))
+    path = files.path(phase.trace.path, AZURE_CONV, (*place, "trace", "path"))
     length_ns = files.length_ns(path, phase.start, place) if phase.length is None else phase.length
     part = TraceSlice(
         kind=phase.trace.kind, path=path, start_ns=phase.start, length_ns=length_ns, speed=float(phase.speed)
@@ -156,30 +150,14 @@ def _replay(phase: ReplayPhase, place: Place, files: Files) -> Phase:
     return Phase(name=phase.name, shape="replay", duration_ns=duration_ns, measured=phase.measured, replay=part)
 
 
-def _lengths_trace(prompts: PromptsSpec, phases: Iterable[Phase], files: Files) -> TraceSlice | None:
-    """Return the trace that lengths are drawn from: the one named, else the first replayed; None where none is used."""
-    wanting = [name for name in ("input_tokens", "output_tokens") if getattr(prompts, name).kind == "trace"]
-    if prompts.trace is not None:
-        path = files.path(prompts.trace.path, _AZURE_CONV, ("prompts", "trace", "path"))
-        return TraceSlice(
-            kind=prompts.trace.kind, path=path, start_ns=prompts.trace.start, length_ns=prompts.trace.length
-        )
-    if not wanting:
-        return None
-    for phase in phases:
-        if phase.replay is not None:
-            return msgspec.structs.replace(phase.replay, speed=1.0)
-    message = "from: trace needs prompts.trace, or a phase that replays one"
-    files.wrongs.append(Wrong(("prompts", wanting[0]), message))
-    return None
-
-
-def _lengths(lengths: LengthsSpec) -> Lengths:
-    if isinstance(lengths, FixedLengths):
-        return Lengths(kind="fixed", tokens=lengths.tokens)
-    if isinstance(lengths, TraceLengths):
-        return Lengths(kind="trace", cap=lengths.max, over=lengths.over)
-    return Lengths(kind="prompt")
+def _closed(load: ClosedLoad) -> Closed:
+    return Closed(
+        users=load.users,
+        think=Think(law=load.think_law, mean_ns=load.think_time),
+        requests=load.requests,
+        duration_ns=load.duration,
+        warmup_requests=load.warmup_requests,
+    )
 
 
 def _target(target: TargetSpec) -> Target:

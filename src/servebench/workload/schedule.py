@@ -1,23 +1,23 @@
 """Know the whole schedule before it begins: every request with its time, prompt and lengths.
 
 Every process plans the same schedule from the same workload; its hash proves it. Requests are numbered phase by phase
-in order of time, so (seq, intended_ns) is sorted. In a replayed phase a row dropped by `over: drop` has no seq.
+in order of time; the turns of a conversation have consecutive numbers, and stand where the conversation begins. In a
+replayed phase a row dropped by `over: drop` has no seq.
 """
 
 import hashlib
 from collections import Counter
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from servebench.core.records import Ask
-from servebench.workload.arrivals import arrivals
-from servebench.workload.draw import ARRIVALS, Drawer, fits, generator, known, limit
-from servebench.workload.model import Phase, Prompts, TraceSlice, Workload
+from servebench.workload.draw import NONE, Drawer, known
+from servebench.workload.model import Phase, Workload
+from servebench.workload.parts import Part, Position, drawn, replayed
 from servebench.workload.prompts import PromptSet
-from servebench.workload.traces import Trace, Traces, left_out_of, rows_of
+from servebench.workload.traces import Traces
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,18 +48,23 @@ class Schedule:
     """All planned requests as columns of one length, sorted by seq (0 .. n-1).
 
     `phase` is the index into `phases`. In `step`, `input_tokens` and `max_tokens` -1 is "none": no levels, as long as
-    the prompt is, no limit sent. `notes` counts what planning clipped, dropped or left out, by reason; absent = none.
+    the prompt is, no limit sent. `due_ns` is when a request, or the conversation that it belongs to, begins: sorted.
+    `intended_ns` is the same, but -1 for later turns, whose time depends on the answer before them; `think_ns` is their
+    pause after it, -1 for first turns, None where there are no later ones. `notes` counts what planning clipped,
+    dropped or left out, by reason; absent = none.
     """
 
     seq: npt.NDArray[np.int64]
     phase: npt.NDArray[np.int32]
     step: npt.NDArray[np.int32]
+    due_ns: npt.NDArray[np.int64]
     intended_ns: npt.NDArray[np.int64]
     prompt_id: npt.NDArray[np.int64]
     input_tokens: npt.NDArray[np.int32]
     max_tokens: npt.NDArray[np.int32]
     session: npt.NDArray[np.int64]
     turn: npt.NDArray[np.int32]
+    think_ns: npt.NDArray[np.int64] | None
     phases: tuple[PhasePlan, ...]
     notes: dict[str, int]
 
@@ -107,22 +112,14 @@ class Schedule:
             phase=phase.name,
             step=known(int(self.step[seq])),
             measured=phase.measured,
-            intended_ns=int(self.intended_ns[seq]),
+            intended_ns=known(int(self.intended_ns[seq])),
             prompt_id=int(self.prompt_id[seq]),
             input_tokens=known(int(self.input_tokens[seq])),
             max_tokens=known(int(self.max_tokens[seq])),
             session=int(self.session[seq]),
             turn=int(self.turn[seq]),
+            think_ns=None if self.think_ns is None else known(int(self.think_ns[seq])),
         )
-
-
-class _Part(NamedTuple):
-    """The requests of one phase; `offset_ns` from its start."""
-
-    offset_ns: npt.NDArray[np.int64]
-    step: npt.NDArray[np.int32]
-    input_tokens: npt.NDArray[np.int32]
-    max_tokens: npt.NDArray[np.int32]
 
 
 def plan(workload: Workload, prompts: PromptSet | None = None) -> Schedule:
@@ -134,17 +131,15 @@ def plan(workload: Workload, prompts: PromptSet | None = None) -> Schedule:
     traces = Traces()
     drawer = Drawer(workload, prompts, traces)
     notes: Counter[str] = Counter()
-    parts: list[_Part] = []
+    parts: list[Part] = []
     phases: list[PhasePlan] = []
-    first = start_ns = 0
+    start_ns = 0
+    at = Position(0, 0)
     for index, phase in enumerate(workload.phases):
         if phase.replay is None:
-            part = _drawn(workload, index, first, drawer, notes)
+            part = drawn(workload, index, at, drawer, notes)
         else:
-            part = _replayed(workload.prompts, phase.replay, traces.read(phase.replay.path), notes)
-            # Dividing by the speed may round the last rows up to the very end, which is outside the phase.
-            part = part._replace(offset_ns=np.minimum(part.offset_ns, phase.duration_ns - 1))
-        count = len(part.offset_ns)
+            part = replayed(workload, index, at, drawer, traces.read(phase.replay.path), notes)
         end_ns = start_ns + phase.duration_ns
         phases.append(
             PhasePlan(
@@ -153,68 +148,37 @@ def plan(workload: Workload, prompts: PromptSet | None = None) -> Schedule:
                 start_ns=start_ns,
                 end_ns=end_ns,
                 measured=phase.measured,
-                planned=count,
+                planned=len(part),
                 steps=_steps(phase, start_ns),
             )
         )
         parts.append(part)
-        first, start_ns = first + count, end_ns
-    return _schedule(parts, phases, drawer, notes)
+        at, start_ns = at.after(part), end_ns
+    return _schedule(parts, phases, notes)
 
 
-def _drawn(workload: Workload, index: int, first: int, drawer: Drawer, notes: Counter[str]) -> _Part:
-    """Return a phase whose times come from the arrival process and whose lengths are drawn."""
-    draws = generator(workload.seed, ARRIVALS, index)
-    phase = workload.phases[index]
-    due = arrivals(phase.arrivals or workload.arrivals, phase.segments, draws)
-    pairs = drawer.lengths(first, len(due.offset_ns))
-    _count(notes, clipped_input=pairs.clipped_input, clipped_output=pairs.clipped_output)
-    return _Part(due.offset_ns, due.step, pairs.input_tokens, pairs.max_tokens)
-
-
-def _replayed(prompts: Prompts, part: TraceSlice, trace: Trace, notes: Counter[str]) -> _Part:
-    """Return a phase whose times, and where wanted lengths, are those of a trace's rows."""
-    rows = rows_of(trace, part)
-    fit_input = fits(prompts.input_tokens, trace.input_tokens[rows])
-    fit_output = fits(prompts.output_tokens, trace.output_tokens[rows])
-    keep = fit_input & fit_output
-    inputs, clipped_input = limit(prompts.input_tokens, trace.input_tokens[rows][keep], int(keep.sum()))
-    outputs, clipped_output = limit(prompts.output_tokens, trace.output_tokens[rows][keep], int(keep.sum()))
-    _count(
-        notes,
-        clipped_input=clipped_input,
-        clipped_output=clipped_output,
-        dropped_input=int(np.count_nonzero(~fit_input)),
-        dropped_output=int(np.count_nonzero(fit_input & ~fit_output)),
-        zero_output_left_out=left_out_of(trace, part),
-        trace_steps_back=trace.steps_back,
-    )
-    offset_ns = ((trace.offset_ns[rows][keep] - part.start_ns) / part.speed).astype(np.int64)
-    return _Part(offset_ns, np.full(len(offset_ns), -1, dtype=np.int32), inputs, outputs)
-
-
-def _schedule(parts: list[_Part], phases: list[PhasePlan], drawer: Drawer, notes: Counter[str]) -> Schedule:
+def _schedule(parts: list[Part], phases: list[PhasePlan], notes: Counter[str]) -> Schedule:
     counts = [phase.planned for phase in phases]
-    total = sum(counts)
-    seq = np.arange(total, dtype=np.int64)
     starts = np.repeat(np.array([phase.start_ns for phase in phases], dtype=np.int64), counts)
+    due_ns = starts + np.concatenate([part.offset_ns for part in parts])
+    turn = np.concatenate([part.turn for part in parts], dtype=np.int32)
+    later = turn > 0
+    talks = bool(later.any())
     return Schedule(
-        seq=seq,
+        seq=np.arange(len(turn), dtype=np.int64),
         phase=np.repeat(np.arange(len(phases), dtype=np.int32), counts),
-        step=_joined([part.step for part in parts]),
-        intended_ns=starts + np.concatenate([part.offset_ns for part in parts]),
-        prompt_id=drawer.prompt_ids(0, total),
-        input_tokens=_joined([part.input_tokens for part in parts]),
-        max_tokens=_joined([part.max_tokens for part in parts]),
-        session=seq.copy(),
-        turn=np.zeros(total, dtype=np.int32),
+        step=np.concatenate([part.step for part in parts], dtype=np.int32),
+        due_ns=due_ns,
+        intended_ns=np.where(later, np.int64(NONE), due_ns) if talks else due_ns,
+        prompt_id=np.concatenate([part.prompt_id for part in parts]),
+        input_tokens=np.concatenate([part.input_tokens for part in parts], dtype=np.int32),
+        max_tokens=np.concatenate([part.max_tokens for part in parts], dtype=np.int32),
+        session=np.cumsum(~later, dtype=np.int64) - 1,
+        turn=turn,
+        think_ns=np.concatenate([part.think_ns for part in parts]) if talks else None,
         phases=tuple(phases),
         notes=dict(sorted(notes.items())),
     )
-
-
-def _joined(columns: list[npt.NDArray[np.int32]]) -> npt.NDArray[np.int32]:
-    return np.concatenate(columns, dtype=np.int32)
 
 
 def _steps(phase: Phase, start_ns: int) -> tuple[StepPlan, ...]:
@@ -228,7 +192,3 @@ def _steps(phase: Phase, start_ns: int) -> tuple[StepPlan, ...]:
             steps.append(StepPlan(index=segment.step, start_ns=at, end_ns=end, rate_per_s=rate))
         at = end
     return tuple(steps)
-
-
-def _count(notes: Counter[str], **counts: int) -> None:
-    notes.update({reason: count for reason, count in counts.items() if count})

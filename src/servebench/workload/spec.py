@@ -8,12 +8,12 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from servebench.workload.spec_load import LoadSpec
+from servebench.workload.spec_load import ClosedLoad, LoadSpec
 from servebench.workload.spec_prompts import PromptsSpec
 from servebench.workload.strict import Strict, wrong
 from servebench.workload.words import Declared, Duration, Param, Share, Slug
 
-LATER_KEYS = frozenset({"accept", "conversation", "share", "think_time", "users"})
+LATER_KEYS = frozenset({"accept", "share"})
 LATER_WORDS: dict[str, frozenset[str]] = {
     "endpoint": frozenset(
         {
@@ -28,7 +28,7 @@ LATER_WORDS: dict[str, frozenset[str]] = {
     ),
     "state": frozenset({"cold", "warm", "shared_prefix"}),
     "kind": frozenset(
-        {"closed", "sharegpt", "oasst", "humaneval", "arena-hard", "text", "trace", "mooncake", "burstgpt", "ragpulse"}
+        {"sharegpt", "oasst", "humaneval", "arena-hard", "text", "trace", "mooncake", "burstgpt", "ragpulse"}
     ),
     "from": frozenset({"uniform", "lognormal", "empirical"}),
     "lengths": frozenset({"exact"}),
@@ -137,3 +137,9 @@ class WorkloadSpec(Strict):
     load: LoadSpec
     requests: RequestsSpec = RequestsSpec()
     objectives: ObjectivesSpec = ObjectivesSpec()
+
+    @model_validator(mode="after")
+    def _conversations_are_open(self) -> Self:
+        if self.prompts.conversation is not None and isinstance(self.load, ClosedLoad):
+            raise wrong("needs load.kind: open or replay", "prompts", "conversation")
+        return self

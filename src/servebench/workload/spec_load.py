@@ -5,11 +5,12 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, field_validator, model_validator
 
 from servebench.workload.spec_arrivals import POISSON, ArrivalsSpec
-from servebench.workload.spec_prompts import TraceSpec
+from servebench.workload.spec_prompts import ThinkLaw, TraceSpec
 from servebench.workload.strict import Strict, wrong
 from servebench.workload.words import Duration, DurationOrZero, Rate, Slug
 
 ProfileName = Literal["m-small", "m-large", "deepseek-r1", "ragpulse"]
+Count = Annotated[int, Field(ge=1, le=1_000_000_000)]
 Part = Annotated[float, Field(ge=0, le=1_000_000, allow_inf_nan=False)]
 
 
@@ -140,7 +141,7 @@ AnyPhase = Annotated[
 ]
 
 
-class LoadSpec(Strict):
+class OpenLoad(Strict):
     """When requests are sent. `open`: arrivals do not wait for answers. `replay`: every phase replays a trace."""
 
     kind: Literal["open", "replay"]
@@ -166,3 +167,26 @@ class LoadSpec(Strict):
                     message = f"{phase.shape} needs load.kind: open; under kind: replay every phase replays a trace"
                     raise wrong(message, "phases", index, "shape")
         return self
+
+
+class ClosedLoad(Strict):
+    """A fixed number of users, each of whom waits for the answer and a pause before the next request."""
+
+    kind: Literal["closed"]
+    users: Annotated[int, Field(ge=1, le=100_000)]
+    think_time: DurationOrZero = 0
+    think_law: ThinkLaw = "constant"
+    requests: Count | None = None
+    duration: Duration | None = None
+    warmup_requests: Annotated[int, Field(ge=0, le=1_000_000_000)] = Field(
+        default=0, description="sent before the others, and left out of the results"
+    )
+
+    @model_validator(mode="after")
+    def _one_end(self) -> Self:
+        if (self.requests is None) == (self.duration is None):
+            raise wrong("exactly one of requests and duration is wanted")
+        return self
+
+
+LoadSpec = Annotated[OpenLoad | ClosedLoad, Field(discriminator="kind")]

@@ -7,6 +7,9 @@ from pydantic import Field, model_validator
 from servebench.workload.strict import Strict, wrong
 from servebench.workload.words import Duration, DurationOrZero, Tokens
 
+TurnCount = Annotated[int, Field(ge=1, le=1000)]
+ThinkLaw = Literal["constant", "exponential"]
+
 
 class MtBenchSource(Strict):
     """First turns of MT-Bench questions; without a path the shipped 80."""
@@ -72,6 +75,73 @@ class LengthsTraceSpec(TraceSpec):
     length: Duration | None = None
 
 
+class FixedTurns(Strict):
+    """The same number of turns for every conversation."""
+
+    kind: Literal["fixed"] = Field(alias="from")
+    count: TurnCount
+
+
+class PromptTurns(Strict):
+    """As many turns as the user has in the prompt file."""
+
+    kind: Literal["prompt"] = Field(alias="from")
+    max: TurnCount | None = None
+
+
+class UniformTurns(Strict):
+    """Any number from min to max, equally likely."""
+
+    kind: Literal["uniform"] = Field(alias="from")
+    min: TurnCount = 1
+    max: TurnCount
+
+    @model_validator(mode="after")
+    def _min_below_max(self) -> Self:
+        if self.min > self.max:
+            raise wrong("must not be above max", "min")
+        return self
+
+
+class GeometricTurns(Strict):
+    """After each turn another one follows with the same probability; `max` cuts the rare long ones."""
+
+    kind: Literal["geometric"] = Field(alias="from")
+    mean: Annotated[float, Field(ge=1, le=1000, allow_inf_nan=False)]
+    max: TurnCount = 100
+
+
+class TraceTurns(Strict):
+    """The rows of one session of the replayed trace."""
+
+    kind: Literal["trace"] = Field(alias="from")
+
+
+TurnsSpec = Annotated[
+    FixedTurns | PromptTurns | UniformTurns | GeometricTurns | TraceTurns, Field(discriminator="kind")
+]
+
+
+class ConversationSpec(Strict):
+    """Arrivals start conversations; later turns follow the answer before them after a pause."""
+
+    turns: TurnsSpec
+    pacing: Literal["think_time", "trace"] = Field(
+        default="think_time", description="trace: pauses as recorded between the rows of a session"
+    )
+    think_time: DurationOrZero = 0
+    think_law: ThinkLaw = "constant"
+    history: Literal["answers", "none"] | None = Field(
+        default=None, description="answers: turns are sent behind what was said before; default, but not from a trace"
+    )
+
+    @model_validator(mode="after")
+    def _paced_by_what_is_there(self) -> Self:
+        if self.pacing == "trace" and self.turns.kind != "trace":
+            raise wrong("trace needs turns: {from: trace}", "pacing")
+        return self
+
+
 class PromptsSpec(Strict):
     """Which prompts are sent and how long they are."""
 
@@ -84,6 +154,7 @@ class PromptsSpec(Strict):
         default=None,
         description="lengths for `from: trace` where no row is replayed; default: the first replayed trace",
     )
+    conversation: ConversationSpec | None = None
 
     @model_validator(mode="after")
     def _one_of_source_and_sources(self) -> Self:

@@ -34,7 +34,7 @@ class Trace:
 
     `offset_ns` int64, after the first kept row; `input_tokens` and `output_tokens` int32; all of one length.
     `left_out_ns` int64: times of the rows without output, which are not among the rows; negative before the first kept
-    one.
+    one. `session` numbers conversations, -1 = a row that belongs to none; None = the format has none.
     """
 
     path: str
@@ -43,6 +43,7 @@ class Trace:
     output_tokens: npt.NDArray[np.int32]
     left_out_ns: npt.NDArray[np.int64]
     steps_back: int
+    session: npt.NDArray[np.int32] | None = None
 
     def __len__(self) -> int:
         return len(self.offset_ns)

@@ -18,6 +18,7 @@ load:
   phases:
     - {name: even, shape: steady, rate_per_s: 2, duration: 30s}
 """
+CLOSED = "kind: closed\n  users: 4\n  requests: 10"
 
 
 def faults_of(text: str) -> dict[str, tuple[int | None, str]]:
@@ -61,7 +62,7 @@ objectives: {ttft: {p95: 0.8}}
 @pytest.mark.parametrize(
     ("old", "new", "place"),
     [
-        ("kind: open", "kind: closed", "load.kind"),
+        ("kind: open\n  phases:\n    - {name: even, shape: steady, rate_per_s: 2, duration: 30s}", CLOSED, "load.kind"),
         ("kind: mt-bench", "kind: sharegpt", "prompts.source.kind"),
         ("seed: 7", "target: {endpoint: anthropic-messages}", "target.endpoint"),
         ("seed: 7", "target: {cache: {state: cold}}", "target.cache.state"),
@@ -69,7 +70,7 @@ objectives: {ttft: {p95: 0.8}}
         ("seed: 7", "requests: {lengths: exact}", "requests.lengths"),
         ("seed: 7", "requests: {retries: {max: 2}}", "requests.retries.max"),
         ("load:", "  input_tokens: {from: lognormal}\nload:", "prompts.input_tokens.from"),
-        ("load:", "  conversation: {turns: 3}\nload:", "prompts.conversation"),
+        ("load:", "  conversation: {turns: {from: fixed, count: 3}}\nload:", "prompts.conversation"),
     ],
 )
 def test_a_part_of_the_format_that_is_not_built_is_refused_by_name(old: str, new: str, place: str) -> None:

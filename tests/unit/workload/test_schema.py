@@ -24,7 +24,7 @@ def test_the_schema_uses_the_words_of_the_file_and_durations_as_text() -> None:
     definitions = workload_json_schema()["$defs"]
     assert "from" in definitions["FixedLengths"]["properties"]
     assert definitions["SteadyPhase"]["properties"]["duration"]["type"] == "string"
-    assert set(definitions["LoadSpec"]["properties"]["phases"]["items"]["discriminator"]["mapping"]) == {
+    assert set(definitions["OpenLoad"]["properties"]["phases"]["items"]["discriminator"]["mapping"]) == {
         "steady",
         "steps",
         "burst",

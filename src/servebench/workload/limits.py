@@ -1,0 +1,18 @@
+"""Know what a workload may ask for that the load generator of this version cannot drive.
+
+The file format, the model and the schedule know these things already. Whoever teaches the load generator one of them
+takes its line out here.
+"""
+
+from servebench.workload.model import Workload
+from servebench.workload.places import Wrong
+
+
+def undriven(workload: Workload) -> list[Wrong]:
+    """Return what of a workload would not be sent as it is meant, each with its place in the file."""
+    wrongs: list[Wrong] = []
+    if workload.closed is not None:
+        wrongs.append(Wrong(("load", "kind"), '"closed" is not available in this version; available: open, replay'))
+    if workload.prompts.conversation is not None:
+        wrongs.append(Wrong(("prompts", "conversation"), "not available in this version"))
+    return wrongs

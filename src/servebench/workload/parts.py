@@ -1,0 +1,169 @@
+"""Know how one phase is planned: its requests in order of time, drawn from a law or taken from a trace.
+
+Where conversations are asked for, arrivals begin them, and each has its turns behind it.
+"""
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from servebench.workload.arrivals import arrivals
+from servebench.workload.draw import ARRIVALS, NONE, Drawer, Tokens, fits, generator, limit
+from servebench.workload.model import Conversation, TraceSlice, Workload
+from servebench.workload.traces import Trace, left_out_of, rows_of
+
+Ints = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """The requests of one phase as columns of one length.
+
+    `offset_ns` is when a request, or its conversation, begins, from the start of the phase. `turn` counts from 0;
+    `think_ns` is -1 for first turns.
+    """
+
+    offset_ns: Ints
+    step: Tokens
+    prompt_id: Ints
+    input_tokens: Tokens
+    max_tokens: Tokens
+    turn: Tokens
+    think_ns: Ints
+
+    def __len__(self) -> int:
+        return len(self.offset_ns)
+
+
+class Position(NamedTuple):
+    """How many requests and conversations come before a phase."""
+
+    seq: int
+    session: int
+
+    def after(self, part: Part) -> "Position":
+        """Return the position behind a phase."""
+        return Position(self.seq + len(part), self.session + int(np.count_nonzero(part.turn == 0)))
+
+
+def drawn(workload: Workload, index: int, at: Position, drawer: Drawer, notes: Counter[str]) -> Part:
+    """Return a phase whose times come from the arrival process and whose lengths are drawn."""
+    draws = generator(workload.seed, ARRIVALS, index)
+    phase = workload.phases[index]
+    due = arrivals(phase.arrivals or workload.arrivals, phase.segments, draws)
+    offset_ns, step = due.offset_ns, due.step
+    talk = workload.prompts.conversation
+    if talk is None:
+        turn, think_ns = _single(len(offset_ns))
+        prompt_id = drawer.prompt_ids(at.seq, len(turn))
+    else:
+        turns = drawer.turns(at.session, len(offset_ns))
+        offset_ns, step, turn = np.repeat(offset_ns, turns), np.repeat(step, turns), _counted(turns)
+        think_ns = np.where(turn > 0, drawer.thinks_ns(talk.think, at.seq, len(turn)), np.int64(NONE))
+        prompt_id = _talked(talk, turns, turn, at, drawer)
+    pairs = drawer.lengths(at.seq, len(turn))
+    note(notes, clipped_input=pairs.clipped_input, clipped_output=pairs.clipped_output)
+    return Part(
+        offset_ns=offset_ns,
+        step=step,
+        prompt_id=prompt_id,
+        input_tokens=pairs.input_tokens,
+        max_tokens=pairs.max_tokens,
+        turn=turn,
+        think_ns=think_ns,
+    )
+
+
+def replayed(workload: Workload, index: int, at: Position, drawer: Drawer, trace: Trace, notes: Counter[str]) -> Part:
+    """Return a phase whose times, and where wanted lengths, are those of a trace's rows."""
+    phase, talk = workload.phases[index], workload.prompts.conversation
+    part = phase.replay
+    if part is None:
+        msg = f"phase {phase.name} replays no trace"
+        raise ValueError(msg)
+    rows = _kept_rows(workload, part, trace, notes)
+    # Dividing by the speed may round the last rows up to the very end, which is outside the phase.
+    times_ns = ((trace.offset_ns[rows] - part.start_ns) / part.speed).astype(np.int64)
+    times_ns = np.minimum(times_ns, phase.duration_ns - 1)
+    sessions = None if talk is None or trace.session is None else trace.session[rows]
+    if talk is None or sessions is None:
+        order, (turn, think_ns) = np.arange(len(rows)), _single(len(rows))
+    else:
+        order, turn = _by_session(sessions)
+        think_ns = _recorded(times_ns[order], turn)
+        if talk.think.law != "trace":
+            think_ns = np.where(turn > 0, drawer.thinks_ns(talk.think, at.seq, len(turn)), np.int64(NONE))
+    rows = rows[order]
+    inputs, clipped_input = limit(workload.prompts.input_tokens, trace.input_tokens[rows], len(rows))
+    outputs, clipped_output = limit(workload.prompts.output_tokens, trace.output_tokens[rows], len(rows))
+    note(notes, clipped_input=clipped_input, clipped_output=clipped_output)
+    firsts = np.flatnonzero(turn == 0)
+    return Part(
+        offset_ns=np.repeat(times_ns[order][firsts], np.diff(firsts, append=len(turn))),
+        step=np.full(len(rows), NONE, dtype=np.int32),
+        prompt_id=drawer.prompt_ids(at.seq, len(rows)),
+        input_tokens=inputs,
+        max_tokens=outputs,
+        turn=turn,
+        think_ns=think_ns,
+    )
+
+
+def note(notes: Counter[str], **counts: int) -> None:
+    """Add to the notes of a plan what there is of something; nothing where there is none."""
+    notes.update({reason: count for reason, count in counts.items() if count})
+
+
+def _kept_rows(workload: Workload, part: TraceSlice, trace: Trace, notes: Counter[str]) -> Ints:
+    """Return which rows of a trace are sent, in order of time, and note what is not."""
+    chosen, prompts = rows_of(trace, part), workload.prompts
+    fit_input = fits(prompts.input_tokens, trace.input_tokens[chosen])
+    fit_output = fits(prompts.output_tokens, trace.output_tokens[chosen])
+    note(
+        notes,
+        dropped_input=int(np.count_nonzero(~fit_input)),
+        dropped_output=int(np.count_nonzero(fit_input & ~fit_output)),
+        zero_output_left_out=left_out_of(trace, part),
+        trace_steps_back=trace.steps_back,
+    )
+    rows: Ints = np.flatnonzero(fit_input & fit_output) + chosen.start
+    return rows
+
+
+def _single(count: int) -> tuple[Tokens, Ints]:
+    """Return turns and pauses of requests that belong to no conversation."""
+    return np.zeros(count, dtype=np.int32), np.full(count, NONE, dtype=np.int64)
+
+
+def _counted(turns: Ints) -> Tokens:
+    """Return 0, 1, ... for each conversation in turn."""
+    total = int(turns.sum())
+    return (np.arange(total) - np.repeat(np.cumsum(turns) - turns, turns)).astype(np.int32)
+
+
+def _talked(talk: Conversation, turns: Ints, turn: Tokens, at: Position, drawer: Drawer) -> Ints:
+    """Return the prompts of conversations: turn by turn as in the file, or each drawn as any other."""
+    if talk.turns.law == "prompt":
+        return np.repeat(drawer.prompt_ids(at.session, len(turns)), turns) + turn
+    return drawer.prompt_ids(at.seq, len(turn))
+
+
+def _by_session(sessions: Tokens) -> tuple[Ints, Tokens]:
+    """Return the order that brings the rows of each session together, by its first row, and the turn of each.
+
+    Rows of session -1 stand alone.
+    """
+    names = np.where(sessions >= 0, sessions.astype(np.int64), -1 - np.arange(len(sessions)))
+    _, first, number = np.unique(names, return_index=True, return_inverse=True)
+    began = first[number]
+    order = np.argsort(began, kind="stable")
+    _, counts = np.unique(began[order], return_counts=True)
+    return order, _counted(counts.astype(np.int64))
+
+
+def _recorded(times_ns: Ints, turn: Tokens) -> Ints:
+    """Return the time from the row before in the same session; -1 for first turns."""
+    return np.where(turn > 0, np.diff(times_ns, prepend=0), np.int64(NONE))
