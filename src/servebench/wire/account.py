@@ -14,7 +14,10 @@ _OTHER = KIND_CODE[ChunkKind.OTHER]
 _ERROR = KIND_CODE[ChunkKind.ERROR]
 
 MAX_TEXT = 16 << 20
-"""Most characters that are kept of what an answer generated; what comes after is counted, not kept."""
+"""Most characters of generated text that are kept, about; of an answer with more none is."""
+
+MAX_EVENTS = 1 << 20
+"""Most events of one answer, about; each keeps 22 bytes."""
 
 
 class Account:
@@ -137,8 +140,13 @@ class Account:
         elif self.first_token_ns is None:
             self.first_token_ns = self.stamp_ns
             self._first_token_event = len(self._ns) - 1
-        if self._keep_text:
-            self._keep(delta)
+        if self._keep_text and self._room > 0:
+            text = delta.text
+            if text:
+                self._text.append(text)
+                self._room -= len(text)
+            if delta.aside:
+                self._keep_aside(delta.choice, kind, delta.aside)
         if delta.usage is not None or delta.ended or delta.choice or delta.tokens is not None:
             self._take_rest(delta)
         if self.model is None:
@@ -161,8 +169,10 @@ class Account:
         self._seen, self._ended = delta.seen, delta.ended
         self._whole_evidence = delta.kind <= _LAST_TOKEN_CODE
         self._done_ns = self.stamp_ns
-        if self._keep_text:
-            self._keep(delta)
+        if delta.text:
+            self._text.append(delta.text)
+        if delta.aside:
+            self._keep_aside(0, delta.kind, delta.aside)
 
     def settle(self) -> None:
         """Take a clean end of the body; where the dialect has no other signal, it ends an answer that has begun."""
@@ -171,6 +181,11 @@ class Account:
     def fail(self, fault: Ruling) -> None:
         """Close the account: from here on nothing counts."""
         self.fault, self.fault_ns, self.closed = fault, self.stamp_ns, True
+
+    def bound(self) -> None:
+        """Close an account of more events than any answer has."""
+        if self.event_count > MAX_EVENTS and not self.closed:
+            self.fail(Ruling(Outcome.MALFORMED, "too_many_events", f"the answer has more than {MAX_EVENTS} events"))
 
     def chunks(self) -> Chunks:
         """Return the columns; tokens per event where an event told them, or running totals around it did."""
@@ -185,12 +200,12 @@ class Account:
         )
 
     def text(self) -> str | None:
-        """Return the answer text of choice 0, None where it was not kept."""
-        return "".join(self._text) if self._keep_text else None
+        """Return the answer text of choice 0, None where it was not kept, or not all of it."""
+        return "".join(self._text) if self._keep_text and self._room > 0 else None
 
     def asides(self) -> tuple[str, ...]:
-        """Return what else was generated, joined per choice and kind; () where it was not kept."""
-        return tuple(map("".join, self._asides.values()))
+        """Return what else was generated, joined per choice and kind; () where `text` is None."""
+        return tuple(map("".join, self._asides.values())) if self._keep_text and self._room > 0 else ()
 
     def count(self, *, streamed: bool) -> tuple[int | None, TokenSource | None]:
         """Return answer tokens and their source: the last usage, else the number of token events of a stream."""
@@ -239,14 +254,9 @@ class Account:
             return None
         return tokens if tokens >= 0 else None
 
-    def _keep(self, delta: Delta) -> None:
-        text, aside = delta.text, delta.aside
-        if text and self._room > 0:
-            self._text.append(text[: self._room])
-            self._room -= len(text)
-        if aside and self._room > 0:
-            self._asides.setdefault((delta.choice, delta.kind), []).append(aside[: self._room])
-            self._room -= len(aside)
+    def _keep_aside(self, choice: int, kind: int, aside: str) -> None:
+        self._asides.setdefault((choice, kind), []).append(aside)
+        self._room -= len(aside)
 
 
 def _named(event: Event, delta: Delta) -> Delta:

@@ -17,9 +17,6 @@ MAX_BODY_BYTES = 64 << 20
 MAX_TEXT_BYTES = 64 << 10
 """Most that is kept of an event, of a JSON answer, and of text that is only quoted from."""
 
-MAX_EVENTS = 1 << 20
-"""Most events of one answer, about; each keeps 22 bytes."""
-
 _LINE_TYPES = frozenset(
     {b"application/x-ndjson", b"application/ndjson", b"application/jsonl", b"application/x-jsonlines"}
 )
@@ -103,6 +100,7 @@ class Body:
                 if self._account.closed:
                     return
                 self._take(piece)
+                self._account.bound()
         except zlib.error as error:
             self._fail("malformed_coding", str(error))
 
@@ -147,8 +145,6 @@ class Body:
             account.add(event)
             if account.closed:
                 return
-        if account.event_count > MAX_EVENTS:
-            self._fail("too_many_events", f"the answer has more than {MAX_EVENTS} events")
         if events:
             self._waiting = 0
             return

@@ -98,14 +98,29 @@ def read_envelope(envelope: Envelope[C], classify: Callable[[C], Said]) -> Delta
     if kind == OTHER and usage is not None:
         kind = USAGE
     index, finish = choice.index, choice.finish_reason
+    if index:
+        return _read_other(clamp_choice(index), choice, (kind, text, aside), usage, envelope.model)
     tokens = None if choice.logprobs is None else _token_count(choice.logprobs)
-    if not index:
-        ended = 1 if finish else 0
-        return Delta(kind, 0, text, finish or None, 1, ended, usage, envelope.model, None, False, aside, tokens)
-    index = clamp_choice(index)
+    if aside is None and tokens is None:
+        return Delta(kind, 0, text, finish or None, 1, 1 if finish else 0, usage, envelope.model)
+    ended = 1 if finish else 0
+    return Delta(kind, 0, text, finish or None, 1, ended, usage, envelope.model, aside=aside, tokens=tokens)
+
+
+def _read_other(index: int, choice: Choice, said: Said, usage: Usage | None, model: str | None) -> Delta:
+    """Return the delta of a choice beside choice 0, whose text and finish reason are no answer's."""
+    kind, text, aside = said
     bit = 1 << index
-    aside = joined(text, aside)
-    return Delta(kind, index, None, None, bit, bit if finish else 0, usage, envelope.model, aside=aside, tokens=tokens)
+    return Delta(
+        kind,
+        index,
+        seen=bit,
+        ended=bit if choice.finish_reason else 0,
+        usage=usage,
+        model=model,
+        aside=joined(text, aside),
+        tokens=None if choice.logprobs is None else _token_count(choice.logprobs),
+    )
 
 
 def _read_choices(choices: Sequence[C], classify: Callable[[C], Said], usage: Usage | None, model: str | None) -> Delta:

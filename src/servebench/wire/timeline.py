@@ -16,6 +16,8 @@ from servebench.wire.outcome import End, Facts, Ruling, judge
 __all__ = ["End", "Timeline"]
 
 _INT32_MAX = 2**31 - 1
+_MANY_BYTES = 4 << 20
+"""Bytes after which the number of events is looked at; too many cannot be in fewer, unless a coding packs them."""
 
 
 class Timeline:
@@ -98,6 +100,8 @@ class Timeline:
             if account.closed:
                 break
             self._body.feed(part)
+        if self.response_bytes > _MANY_BYTES:
+            account.bound()
         if http.complete and not was_complete:
             self._body.end()
 
