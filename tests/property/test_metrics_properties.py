@@ -1,6 +1,8 @@
 """Laws of percentiles and gaps that hold for any data."""
 
+from dataclasses import replace
 from itertools import pairwise
+from random import Random
 
 import numpy as np
 import numpy.typing as npt
@@ -10,6 +12,8 @@ from hypothesis import strategies as st
 
 from servebench.core.outcomes import TOKEN_KIND_CODES
 from servebench.metrics import ChunkColumns, RequestColumns, formulas, percentile
+from servebench.metrics.events import chunk_gaps, event_facts
+from servebench.metrics.exact import Finder, Tally
 
 samples = st.lists(st.floats(0, 1e15), min_size=1, max_size=200).map(lambda v: np.array(v, dtype=np.float64))
 event = st.tuples(st.integers(0, 50), st.integers(0, 9), st.integers(0, 2))
@@ -29,30 +33,54 @@ def test_gaps_equal_those_of_a_plain_loop_over_each_choice(streams: list[list[tu
     ordered = [sorted(stream, key=lambda e: e[0]) for stream in streams]
     flat = [e for stream in ordered for e in stream]
     n = len(ordered)
-    c = RequestColumns(
-        intended_ns=np.full(n, np.nan),
-        dispatched_ns=np.full(n, np.nan),
+    chunks = ChunkColumns(
+        offsets=np.cumsum([0, *(len(stream) for stream in ordered)]),
+        ns=np.array([e[0] for e in flat], dtype=np.float64),
+        kind=np.array([e[1] for e in flat], dtype=np.int8),
+        choice=np.array([e[2] for e in flat], dtype=np.int8),
+        read=np.arange(len(flat), dtype=np.int32),
+        tokens=np.full(len(flat), np.nan),
+    )
+    c = replace(
+        RequestColumns.blank(n),
         sent_ns=np.zeros(n),
-        end_ns=np.full(n, 100.0),
-        input_tokens=np.full(n, np.nan),
-        output_tokens=np.full(n, np.nan),
         ok=np.ones(n, bool),
-        failed=np.zeros(n, bool),
-        chunks=ChunkColumns(
-            offsets=np.cumsum([0, *(len(stream) for stream in ordered)]),
-            ns=np.array([e[0] for e in flat], dtype=np.float64),
-            kind=np.array([e[1] for e in flat], dtype=np.int8),
-            choice=np.array([e[2] for e in flat], dtype=np.int8),
-            read=np.arange(len(flat), dtype=np.int32),
-            tokens=np.full(len(flat), np.nan),
-        ),
+        events=event_facts(chunks, np.full(n, np.nan)),
     )
     expected = []
     for index, stream in enumerate(ordered):
         for choice in range(3):
             times = [t for t, kind, which in stream if kind in TOKEN_KIND_CODES and which == choice]
             expected += [(index, later - earlier) for earlier, later in pairwise(times)]
-    gaps = formulas.chunk_gaps(c)
+    gaps = chunk_gaps(chunks, c.ok)
     assert sorted(zip(gaps.request.tolist(), gaps.ns.tolist(), strict=True)) == sorted(expected)
     firsts = [next((t for t, kind, _ in stream if kind in TOKEN_KIND_CODES), np.nan) for stream in ordered]
     assert formulas.ttft_ns(c).tolist() == pytest.approx(firsts, nan_ok=True)
+
+
+whole = st.lists(st.integers(0, 2**45), min_size=1, max_size=300).map(lambda v: np.array(v, dtype=np.float64))
+ties = st.lists(st.sampled_from([0, 1, 1024, 1025, 5_000_000]), min_size=1, max_size=300).map(
+    lambda v: np.array(v, dtype=np.float64)
+)
+
+
+@given(whole | ties, st.lists(st.floats(0, 1), min_size=1, max_size=5), st.integers(1, 5), st.randoms())
+def test_counting_twice_gives_numpys_quantiles_to_the_last_bit(
+    values: npt.NDArray[np.float64], quantiles: list[float], parts: int, random: Random
+) -> None:
+    pieces = np.array_split(values, parts)
+    tallies = [Tally() for _ in pieces]
+    for tally, piece in zip(tallies, pieces, strict=True):
+        tally.add(piece)
+    random.shuffle(tallies)
+    total = Tally()
+    for tally in tallies:
+        total.merge(tally)
+    finder = Finder(total, quantiles)
+    random.shuffle(pieces)
+    for piece in pieces:
+        finder.add(piece)
+    assert finder.found().tolist() == np.quantile(values, quantiles).tolist()
+    assert (total.n, total.min, total.max) == (len(values), values.min(), values.max())
+    assert total.mean == sum(map(int, values)) / len(values)
+    assert total.about(np.array([0.5])) == pytest.approx(np.quantile(values, [0.5], method="lower"), rel=3e-4, abs=1)

@@ -1,5 +1,8 @@
 """Know how a table of request rows becomes the numpy columns that formulas read."""
 
+from dataclasses import replace
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
@@ -7,7 +10,21 @@ import pyarrow.compute as pc
 
 from servebench.core.outcomes import CHUNK_KINDS, ChunkKind, Outcome
 from servebench.metrics.columns import FAILED_OUTCOMES, ChunkColumns, FloatArray, IntArray, RequestColumns
+from servebench.metrics.events import event_facts
 
+_NUMBERS = (
+    "intended_ns",
+    "dispatched_ns",
+    "connect_start_ns",
+    "connect_end_ns",
+    "sent_ns",
+    "headers_ns",
+    "end_ns",
+    "input_tokens",
+    "cached_tokens",
+    "reasoning_tokens",
+    "accepted",
+)
 _OTHER = CHUNK_KINDS.index(ChunkKind.OTHER)
 
 
@@ -18,7 +35,21 @@ def floats(table: pa.Table, name: str) -> FloatArray:
 
 def words(table: pa.Table, name: str) -> npt.NDArray[np.object_]:
     """Return any scalar column as Python strings, None where null."""
-    return np.asarray(table[name].cast(pa.utf8()).to_numpy(), dtype=object)
+    column = table[name]
+    if not pa.types.is_dictionary(column.type):
+        return np.asarray(column.cast(pa.utf8()).to_numpy(), dtype=object)
+    pieces = [_decoded(piece) for piece in column.chunks]  # one Python string per word and not per row
+    return np.concatenate([np.empty(0, object), *pieces])
+
+
+def _decoded(column: "pa.Array[Any]") -> npt.NDArray[np.object_]:
+    if not isinstance(column, pa.DictionaryArray):
+        msg = f"a dictionary column holds {column.type}"
+        raise TypeError(msg)
+    known = np.array([*column.dictionary.cast(pa.utf8()).to_pylist(), None], dtype=object)
+    codes = column.indices.fill_null(len(known) - 1)
+    found: npt.NDArray[np.object_] = known[codes.to_numpy(zero_copy_only=False)]
+    return found
 
 
 def flags(table: pa.Table, name: str) -> npt.NDArray[np.bool_]:
@@ -56,17 +87,16 @@ def chunk_columns(table: pa.Table) -> ChunkColumns:
     )
 
 
-def request_columns(table: pa.Table) -> RequestColumns:
-    """Return the columns that formulas read, one row a request row."""
+def request_columns(table: pa.Table, chunks: ChunkColumns) -> RequestColumns:
+    """Return the columns that formulas read, one row a request row; `chunks` holds the events of the same rows."""
     outcome = words(table, "outcome")
-    return RequestColumns(
-        intended_ns=floats(table, "intended_ns"),
-        dispatched_ns=floats(table, "dispatched_ns"),
-        sent_ns=floats(table, "sent_ns"),
-        end_ns=floats(table, "end_ns"),
-        input_tokens=floats(table, "input_tokens"),
-        output_tokens=floats(table, "output_tokens"),
+    output_tokens = floats(table, "output_tokens")
+    numbers: dict[str, Any] = {name: floats(table, name) for name in _NUMBERS}
+    return replace(
+        RequestColumns.blank(table.num_rows),
+        **numbers,
+        output_tokens=output_tokens,
         ok=np.asarray(outcome == Outcome.OK.value, dtype=bool),
         failed=np.isin(outcome.astype(str), [word.value for word in FAILED_OUTCOMES]),
-        chunks=chunk_columns(table),
+        events=event_facts(chunks, output_tokens),
     )

@@ -71,7 +71,8 @@ class PhaseCounts:
 class Counts:
     """Measured requests together; `warmup` = rows left out, `seconds` = measured time.
 
-    `sent_outside` = rows that were sent outside the window of their phase.
+    `spoiled` = rows that were sent in a second which the client spoiled, left out of latency. `sent_outside` = rows
+    that were sent outside the window of their phase.
     """
 
     rows: int
@@ -84,6 +85,7 @@ class Counts:
     shed: int
     late: int
     lost: int
+    spoiled: int
     sent_outside: int
     seconds: float
 
@@ -123,8 +125,8 @@ def _phase(run: RunData, name: str, kind: tuple[str, bool], window: Window, book
         shed=_ended(run, mine, Outcome.SHED),
         late=int(np.sum(mine & run.late)),
         lost=books[1],
-        answered_per_s=rate_over("request_throughput", run.columns, [window]),
-        output_tokens_per_s=rate_over("output_token_throughput", run.columns, [window]),
+        answered_per_s=rate_over("request_throughput", run, [window]),
+        output_tokens_per_s=rate_over("output_token_throughput", run, [window]),
     )
 
 
@@ -142,6 +144,7 @@ def count_measured(run: RunData, phases: tuple[PhaseCounts, ...]) -> Counts:
     return Counts(
         rows=int(np.sum(run.measured)),
         warmup=int(np.sum(~run.measured)),
+        spoiled=int(np.sum(run.measured & run.spoiled)),
         sent_outside=sent_outside(run),
         seconds=sum(phase.window.seconds for phase in chosen),
         **total,

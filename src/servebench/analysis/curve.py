@@ -62,17 +62,18 @@ def curve(run: RunData) -> tuple[CurvePoint, ...]:
 
 def _point(run: RunData, level: Level, samples: Mapping[str, Samples]) -> CurvePoint:
     rows = rows_of(run, level)
+    clean = rows & ~run.spoiled
     return CurvePoint(
         level=level,
         rows=int(np.sum(rows)),
         ok=int(np.sum(rows & run.columns.ok)),
         failed=int(np.sum(rows & run.columns.failed)),
         sent_per_s=int(np.sum(rows & ~np.isnan(run.columns.sent_ns))) / level.window.seconds,
-        achieved_per_s=rate_over("request_throughput", run.columns, [level.window]),
-        output_tokens_per_s=rate_over("output_token_throughput", run.columns, [level.window]),
+        achieved_per_s=rate_over("request_throughput", run, [level.window]),
+        output_tokens_per_s=rate_over("output_token_throughput", run, [level.window]),
         in_flight_mean=in_flight_mean(run.columns, level.window),
         latency={
-            name: statistics_row(METRIC_BY_NAME[name], (), of_rows(samples[name], rows)) for name in CURVE_METRICS
+            name: statistics_row(METRIC_BY_NAME[name], (), of_rows(samples[name], clean)) for name in CURVE_METRICS
         },
     )
 

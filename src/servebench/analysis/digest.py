@@ -19,14 +19,13 @@ from servebench.analysis.counts import (
     count_phases,
 )
 from servebench.analysis.curve import CurvePoint, curve
-from servebench.analysis.health import Health, read_health, spoiled_seconds
-from servebench.analysis.objectives import Result, assess, declared, overall
-from servebench.analysis.samples import of_rows, sample_all
-from servebench.analysis.source import RunData, load_run
+from servebench.analysis.health import Health, spoiled_seconds
+from servebench.analysis.objectives import Result, assess, overall
+from servebench.analysis.source import RunData, declared_objectives, load_run
 from servebench.analysis.standouts import Scene, stand_out
-from servebench.analysis.tables import Table, percentile_table
+from servebench.analysis.tables import Table, in_order, percentile_table
 from servebench.analysis.verdict import Facts, PhaseFacts, judge, lag_limit_ns
-from servebench.metrics import formulas
+from servebench.metrics import METRIC_BY_NAME, formulas
 from servebench.metrics.columns import take
 from servebench.shards.manifest import Manifest
 
@@ -61,8 +60,12 @@ class Examined(NamedTuple):
     """A run folder as read, and what came of it. Nothing is written."""
 
     run: RunData
-    health: Health
     digest: Digest
+
+    @property
+    def health(self) -> Health:
+        """What the client said of itself."""
+        return self.run.health
 
 
 def examine(folder: Path) -> Examined:
@@ -71,11 +74,10 @@ def examine(folder: Path) -> Examined:
     Raises ShardError where the folder is no run folder.
     """
     run = load_run(folder)
-    health = read_health(folder, run.manifest.run_id)
-    return Examined(run, health, digest(run, health))
+    return Examined(run, digest(run))
 
 
-def digest(run: RunData, health: Health) -> Digest:
+def digest(run: RunData) -> Digest:
     """Return all that is said about a run; the same rows and manifest give the same digest."""
     keys = RowKeys(run.seq, run.attempt, run.columns.intended_ns, tuple(map(str, run.phase)))
     books = account(run.manifest, keys)
@@ -90,17 +92,17 @@ def digest(run: RunData, health: Health) -> Digest:
         ok=counts.ok,
         impossible=formulas.impossible_spans(take(run.columns, run.measured)),
         objectives=overall(results),
-        phases=tuple(_phase_facts(run, health, phase) for phase in phases if phase.measured),
+        phases=tuple(_phase_facts(run, run.health, phase) for phase in phases if phase.measured),
     )
     table, points = percentile_table(run), curve(run)
     source = _most(run, "token_source")
-    client = _client(health, phases)
+    client = _client(run.health, phases)
     scene = Scene(
         table=table,
         curve=points,
         outcomes=count_outcomes(run),
         token_source=source,
-        coalesced=formulas.coalesced_share(take(run.columns, run.measured)),
+        coalesced=formulas.coalesced_share(take(run.columns, run.measured)).value,
     )
     return Digest(
         manifest=_completed(run, books, facts),
@@ -132,13 +134,16 @@ def _completed(run: RunData, books: Accounting, facts: Facts) -> Manifest:
 
 
 def _objectives(run: RunData) -> tuple[Result, ...]:
-    wanted = declared(run.manifest.workload)
-    if not wanted:
-        return ()
-    part = take(run.columns, run.measured)
-    pooled = {name: of_rows(samples, run.measured) for name, samples in sample_all(run.columns).items()}
-    ended = int(np.sum(part.ok | part.failed))
-    return assess(wanted, pooled, {"error_rate": (formulas.error_rate(part), ended)})
+    wanted = declared_objectives(run.manifest.workload)
+    order = np.argsort(run.columns.sent_ns, kind="stable")
+    samples = {
+        o.metric: in_order(run, METRIC_BY_NAME[o.metric], run.measured & ~run.spoiled, order)
+        for o in wanted
+        if o.metric in formulas.REQUEST_FORMULAS
+    }
+    ended = (run.columns.ok | run.columns.failed) & run.measured
+    failed = run.columns.failed[order][ended[order]].astype(np.float64)
+    return assess(wanted, samples, {"error_rate": failed})
 
 
 def _phase_facts(run: RunData, health: Health, phase: PhaseCounts) -> PhaseFacts:

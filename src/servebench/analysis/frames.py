@@ -4,30 +4,33 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from servebench.analysis.columns import flat_floats, words
+from servebench.analysis.chunks import PartPlace
+from servebench.analysis.columns import chunk_columns, flat_floats, words
 from servebench.analysis.curve import CurvePoint
-from servebench.analysis.samples import sample_all
 from servebench.analysis.source import RunData
 from servebench.analysis.tables import STATISTICS, Table
 from servebench.core.outcomes import CHUNK_KINDS
-from servebench.metrics import METRIC_BY_NAME
+from servebench.metrics import METRIC_BY_NAME, Metric
+from servebench.metrics.formulas import REQUEST_FORMULAS
+from servebench.shards.reader import load_part
 from servebench.shards.schema import REQUESTS_SCHEMA
 
 
 def requests_frame(run: RunData) -> pd.DataFrame:
-    """Return one row per request row: every stored column but the chunk lists, and the metrics of each row in ns.
+    """Return one row per request row: every stored column but the chunk lists, and the metrics of each row.
 
-    Integers that may be null are pandas' nullable `Int64`; a metric that is undefined is NaN.
+    Metrics are in base units, which their names end in. Integers that may be null are pandas' nullable `Int64`; a
+    metric that is undefined is NaN.
     """
-    scalar = [field.name for field in REQUESTS_SCHEMA if not pa.types.is_list(field.type)]
-    frame = run.table.select(scalar).to_pandas(types_mapper=_NULLABLE.get)
-    for name, samples in sample_all(run.columns).items():
-        metric = METRIC_BY_NAME[name]
-        if metric.kind == "request":
-            column = np.full(len(frame), np.nan)
-            column[samples.row] = samples.values  # noqa: PD011 - a NamedTuple's field
-            frame[f"{name}_{metric.base_unit.replace('/', '_per_')}"] = column
-    return frame
+    frame = run.table.to_pandas(types_mapper=_NULLABLE.get)
+    columns = {_column_name(METRIC_BY_NAME[name]): formula(run.columns) for name, formula in REQUEST_FORMULAS.items()}
+    return frame.assign(**columns)
+
+
+def _column_name(metric: Metric) -> str:
+    """Return name and base unit, such as `ttft_ns`; a name that says its unit stays as it is."""
+    unit = {"1": "share", "tok/s": "tok_per_s"}.get(metric.base_unit, metric.base_unit.replace("/", "_per_"))
+    return metric.name if unit in metric.name else f"{metric.name}_{unit}"
 
 
 _NULLABLE = {
@@ -38,22 +41,41 @@ _NULLABLE = {
 
 
 def chunks_frame(run: RunData) -> pd.DataFrame:
-    """Return one row per event, in order of request and arrival; `chunk` counts events of a request from 0."""
-    chunks = run.columns.chunks
+    """Return one row per event, in order of request and arrival; `chunk` counts events of a request from 0.
+
+    Holds all events of the run in memory, about 80 bytes each.
+    Raises ShardError where a part changed since the run was read.
+    """
+    pieces = [_piece(run, item) for item in run.chunks.places]
+    frame = pd.concat([_piece(run, None), *pieces], ignore_index=True) if pieces else _piece(run, None)
+    frame = frame.sort_values(["seq", "attempt", "chunk"], ignore_index=True)
+    for name in ("kind", "worker", "phase"):
+        frame[name] = frame[name].astype("category")
+    return frame
+
+
+def _piece(run: RunData, item: PartPlace | None) -> pd.DataFrame:
+    """Return the events of one part; without one, the empty frame."""
+    if item is None:
+        table, place = REQUESTS_SCHEMA.empty_table(), np.empty(0, np.int64)
+    else:
+        table, place = load_part(item.path, run.manifest.run_id).table, item.place
+    chunks = chunk_columns(table)
     owner = chunks.request()
+    kinds = np.array([kind.value for kind in CHUNK_KINDS], dtype=object)
     return pd.DataFrame(
         {
-            "seq": run.seq[owner],
-            "attempt": run.attempt[owner],
+            "seq": run.seq[place][owner],
+            "attempt": run.attempt[place][owner],
             "chunk": np.arange(len(owner)) - chunks.offsets[owner],
             "ns": chunks.ns.astype(np.int64),
-            "delay_ns": pd.Series(flat_floats(run.table, "chunk_delay_ns")).astype("Int64"),
-            "kind": pd.Categorical.from_codes(chunks.kind, categories=pd.Index([kind.value for kind in CHUNK_KINDS])),
+            "delay_ns": pd.Series(flat_floats(table, "chunk_delay_ns")).astype("Int64"),
+            "kind": kinds[chunks.kind],
             "tokens": pd.Series(chunks.tokens).astype("Int64"),
             "read": chunks.read,
             "choice": chunks.choice,
-            "worker": pd.Categorical(words(run.table, "worker")[owner]),
-            "phase": pd.Categorical(run.phase[owner]),
+            "worker": words(table, "worker")[owner],
+            "phase": words(table, "phase")[owner],
         }
     )
 

@@ -49,3 +49,13 @@ def spoiled_seconds(health: Health, window: Window) -> int:
     """Return in how many seconds of a window at least one worker was itself the limit."""
     inside = (health.t_ns > window.start_ns) & (health.t_ns <= window.end_ns) & health.spoiled
     return len(np.unique(np.ceil(health.t_ns[inside] / 1e9)))
+
+
+def spoiled_rows(health: Health, worker: npt.NDArray[np.object_], sent_ns: FloatArray) -> BoolArray:
+    """Return which rows were sent in a second in which their own worker was the limit; a row never sent was not."""
+    found = np.zeros(len(sent_ns), bool)
+    for name in set(health.worker[health.spoiled].tolist()):
+        mine = health.spoiled & np.equal(health.worker, name)
+        seconds = np.unique(np.ceil(health.t_ns[mine] / 1e9)) - 1
+        found |= np.equal(worker, name) & np.isin(sent_ns // 1e9, seconds)
+    return found

@@ -67,6 +67,7 @@ def summary_json(found: Digest) -> bytes:
             "shed": counts.shed,
             "late": counts.late,
             "lost": counts.lost,
+            "left_out_spoiled": counts.spoiled,
             "sent_outside_window": counts.sent_outside,
             "seconds": plain(counts.seconds),
         },
@@ -82,7 +83,10 @@ def summary_json(found: Digest) -> bytes:
                 "unit": result.metric.unit,
                 "limit": plain(result.limit),
                 "measured": plain(result.measured),
+                "lo": plain(result.lo),
+                "hi": plain(result.hi),
                 "n": result.n,
+                "n_eff": plain(result.n_eff, 1),
                 "state": result.state,
             }
             for result in found.objectives

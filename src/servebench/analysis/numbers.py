@@ -18,6 +18,11 @@ def significant(value: float | None) -> str:
     return f"{rounded:,.{max(0, min(digits, 9))}f}"
 
 
+def bounds(lo: float | None, hi: float | None) -> str:
+    """Return an interval such as [590, 640]; a dash where one of its ends is not known."""
+    return UNDEFINED if lo is None or hi is None else f"[{significant(lo)}, {significant(hi)}]"
+
+
 def count(value: int | None) -> str:
     """Return a count in full, with separators."""
     return UNDEFINED if value is None else f"{value:,}"

@@ -1,28 +1,35 @@
 """Know how measured values stand to the objectives of a workload."""
 
-import math
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
-import msgspec
+import numpy as np
 
 from servebench.metrics import METRIC_BY_NAME, Metric, enough, percentile
 from servebench.metrics.columns import FloatArray
-from servebench.workload.model import Objective, Workload
+from servebench.metrics.intervals import Interval, quantile_interval, share_interval
+from servebench.workload.model import Objective
 
-State = Literal["met", "close", "missed", "too few samples"]
+State = Literal["met", "close", "missed", "undecided", "too few samples"]
 CLOSE = 0.9
 """A value above this share of its limit is shown as close; it counts as met."""
 
 
 class Result(NamedTuple):
-    """One objective; `measured` and `limit` in display units of `metric`, None = undefined or too few samples."""
+    """One objective; `measured`, its 95 % bounds and `limit` in display units of `metric`.
+
+    None = undefined, or too few samples for a percentile, or for bounds of it. `n_eff`: how many independent requests
+    the n are worth.
+    """
 
     metric: Metric
     quantile: float | None
     limit: float
     measured: float | None
+    lo: float | None
+    hi: float | None
     n: int
+    n_eff: float
     state: State
 
     @property
@@ -41,52 +48,70 @@ def quantile_label(q: float) -> str:
     return "p" + f"{q:.6f}".rstrip("0").removeprefix("0.").ljust(2, "0")
 
 
-def declared(workload: Mapping[str, Any]) -> tuple[Objective, ...]:
-    """Return the objectives in a manifest's workload, none where it is of another form."""
-    try:
-        return msgspec.convert(dict(workload), Workload).objectives
-    except msgspec.ValidationError:
-        return ()
-
-
 def assess(
-    objectives: Sequence[Objective], samples: Mapping[str, FloatArray], shares: Mapping[str, tuple[float, int]]
+    objectives: Sequence[Objective], samples: Mapping[str, FloatArray], shares: Mapping[str, FloatArray]
 ) -> tuple[Result, ...]:
-    """Return the state of each objective over the pooled measured samples.
+    """Return the state of each objective over the measured samples, which are in sending order and without NaN.
 
-    `samples` holds base units by metric; `shares` the value and n of each share. An unknown metric is left out.
+    `samples` holds base units by metric; `shares` the 0/1 series of each share. An unknown metric is left out.
     """
     return tuple(
-        _assess(objective, METRIC_BY_NAME[objective.metric], samples, shares)
+        _of_quantile(objective, samples[objective.metric])
+        if objective.quantile is not None
+        else _of_share(objective, shares[objective.metric])
         for objective in objectives
-        if objective.metric in samples or objective.metric in shares
+        if objective.metric in (shares if objective.quantile is None else samples)
     )
 
 
-def _assess(
-    objective: Objective, metric: Metric, samples: Mapping[str, FloatArray], shares: Mapping[str, tuple[float, int]]
-) -> Result:
-    if objective.quantile is None:
-        value, n = shares[objective.metric]
-        known = not math.isnan(value)
+def _of_quantile(objective: Objective, values: FloatArray) -> Result:
+    """Judge a percentile by its interval; where that is refused, by the share of requests above the limit."""
+    q = objective.quantile or 0.0
+    bounds = quantile_interval(values, q)
+    known = len(values) > 0 and enough(len(values), q)
+    value = percentile(values, q) if known else None
+    if bounds.lo is not None and bounds.hi is not None:
+        state = _state(value, bounds.lo, bounds.hi, objective.limit)
+    elif known:
+        above = share_interval((values > objective.limit).astype(np.float64))
+        state = _state(value, above.lo, above.hi, objective.limit, budget=1 - q)
     else:
-        values = samples[objective.metric]
-        n = len(values)
-        value, known = percentile(values, objective.quantile), n > 0 and enough(n, objective.quantile)
+        state = "too few samples"
+    return _result(objective, value, bounds, len(values), state)
+
+
+def _of_share(objective: Objective, flags: FloatArray) -> Result:
+    bounds = share_interval(flags)
+    value = float(flags.mean()) if len(flags) else None
+    state = _state(value, bounds.lo, bounds.hi, objective.limit) if value is not None else "too few samples"
+    return _result(objective, value, bounds, len(flags), state)
+
+
+def _result(objective: Objective, value: float | None, bounds: Interval, n: int, state: State) -> Result:
+    metric = METRIC_BY_NAME[objective.metric]
+
+    def shown(base: float | None) -> float | None:
+        return None if base is None else base / metric.scale
+
     return Result(
         metric=metric,
         quantile=objective.quantile,
         limit=objective.limit / metric.scale,
-        measured=value / metric.scale if known else None,
+        measured=shown(value),
+        lo=shown(bounds.lo),
+        hi=shown(bounds.hi),
         n=n,
-        state=_state(value, objective.limit) if known else "too few samples",
+        n_eff=bounds.n_eff,
+        state=state,
     )
 
 
-def _state(value: float, limit: float) -> State:
-    if value > limit:
-        return "missed"
-    return "close" if value > CLOSE * limit else "met"
+def _state(value: float | None, lo: float | None, hi: float | None, limit: float, budget: float | None = None) -> State:
+    """Return where the interval [lo, hi] lies to the limit (or to the budget of requests above the limit)."""
+    border = limit if budget is None else budget
+    if hi is not None and hi <= border:
+        return "close" if value is not None and value > CLOSE * limit else "met"
+    return "missed" if lo is not None and lo > border else "undecided"
 
 
 def overall(results: Sequence[Result]) -> str:
@@ -96,4 +121,4 @@ def overall(results: Sequence[Result]) -> str:
         return "none"
     if "missed" in states:
         return "missed"
-    return "undecided" if "too few samples" in states else "met"
+    return "undecided" if states & {"undecided", "too few samples"} else "met"

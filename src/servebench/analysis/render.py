@@ -9,6 +9,7 @@ import msgspec
 
 from servebench.analysis.numbers import UNDEFINED, count, significant
 from servebench.analysis.tables import STATISTICS, Table, TableRow
+from servebench.metrics import METRIC_BY_NAME
 
 SHOWN: tuple[str, ...] = ("mean", "p50", "p95", "p99", "p999", "max")
 _FORMULA_STARTS = (
@@ -29,6 +30,20 @@ def shown_unit(row: TableRow, names: Sequence[str] = SHOWN) -> tuple[str, float]
     if row.unit == "ms" and largest > _LARGEST_MS:
         return "s", 1000.0
     return row.unit, 1.0
+
+
+def for_people(table: Table, *, every: bool = False) -> tuple[TableRow, ...]:
+    """Return the rows to show: of the main metrics, and of others that have something to tell; `every` = all."""
+    if every:
+        return table.rows
+    telling = {row.metric for row in table.rows if row.n and (row.mean or row.max)}
+    telling -= {"ttfo"} if "reasoning_time" not in telling else set()  # without reasoning it is ttft again
+
+    def shows(name: str) -> bool:
+        shown = METRIC_BY_NAME[name].shown
+        return shown == "always" or (shown == "present" and name in telling)
+
+    return tuple(row for row in table.rows if shows(row.metric))
 
 
 def _cells(table: Table, row: TableRow) -> list[str]:
@@ -62,24 +77,29 @@ def align(rows: Sequence[Sequence[str]], left: int) -> list[str]:
     return lines
 
 
-def as_text(table: Table) -> str:
-    """Return the table for a terminal, with the reason of its dashes below."""
-    rows = [_header(table), *(_cells(table, row) for row in table.rows)]
+def as_text(table: Table, *, every: bool = False) -> str:
+    """Return the table for a terminal, with the reason of its dashes below; `every` = metrics of minor interest too."""
+    rows = [_header(table), *(_cells(table, row) for row in for_people(table, every=every))]
     lines = align(rows, 2 + len(table.by))
     lines += ["", "Latency of ok requests, from sent unless the name says intended."]
     lines.append(f'"{UNDEFINED}": undefined, or too few samples.')
+    if not every:
+        lines.append("Main metrics only: --all-metrics shows the others.")
     lines.append("Definitions: servebench table --explain ttft")
     return "\n".join(lines) + "\n"
 
 
-def as_markdown(table: Table) -> str:
-    """Return a Markdown table that pastes into an issue."""
+def as_markdown(table: Table, *, every: bool = False) -> str:
+    """Return a Markdown table that pastes into an issue; `every` = metrics of minor interest too."""
     head = _header(table)
     lines = [
         f"| {' | '.join(head)} |",
         f"| {' | '.join(['---'] * (2 + len(table.by)) + ['---:'] * (1 + len(SHOWN)))} |",
     ]
-    lines += [f"| {' | '.join(_escape_pipes(cell) for cell in _cells(table, row))} |" for row in table.rows]
+    lines += [
+        f"| {' | '.join(_escape_pipes(cell) for cell in _cells(table, row))} |"
+        for row in for_people(table, every=every)
+    ]
     return "\n".join(lines) + "\n"
 
 

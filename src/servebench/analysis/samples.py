@@ -5,8 +5,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from servebench.analysis.flow import window_tokens
+from servebench.analysis.source import RunData
 from servebench.metrics import RequestColumns, Window, formulas
-from servebench.metrics.columns import BoolArray, FloatArray, IntArray
+from servebench.metrics.columns import BoolArray, FloatArray, IntArray, take
 
 
 class Samples(NamedTuple):
@@ -22,20 +24,8 @@ def _defined(values: FloatArray) -> Samples:
 
 
 def sample_all(c: RequestColumns) -> Mapping[str, Samples]:
-    """Return the samples of each metric of kind `request` or `chunk`, by name."""
-    gaps = formulas.chunk_gaps(c)
-    return {
-        "ttft": _defined(formulas.ttft_ns(c)),
-        "ttft_intended": _defined(formulas.ttft_intended_ns(c)),
-        "ttfo": _defined(formulas.ttfo_ns(c)),
-        "tpot": _defined(formulas.tpot_ns(c)),
-        "chunk_gap": Samples(gaps.ns, gaps.request),
-        "e2e": _defined(formulas.e2e_ns(c)),
-        "e2e_intended": _defined(formulas.e2e_intended_ns(c)),
-        "time_to_last_token": _defined(formulas.time_to_last_token_ns(c)),
-        "dispatch_lag": _defined(formulas.dispatch_lag_ns(c)),
-        "send_lag": _defined(formulas.send_lag_ns(c)),
-    }
+    """Return the samples of each metric of kind `request`, by name."""
+    return {name: _defined(formula(c)) for name, formula in formulas.REQUEST_FORMULAS.items()}
 
 
 def of_rows(samples: Samples, rows: BoolArray) -> FloatArray:
@@ -43,17 +33,27 @@ def of_rows(samples: Samples, rows: BoolArray) -> FloatArray:
     return samples.values[rows[samples.row]]
 
 
-RATES = {
+_BY_END = {
     "request_throughput": formulas.request_throughput,
-    "output_token_throughput": formulas.output_token_throughput,
+    "goodput": formulas.goodput,
     "input_token_throughput": formulas.input_token_throughput,
-    "total_token_throughput": formulas.total_token_throughput,
 }
 
 
-def rate_over(name: str, c: RequestColumns, windows: Iterable[Window]) -> float:
-    """Return a rate over several windows together: all that was counted by all the seconds; NaN without seconds."""
+def rate_over(name: str, run: RunData, windows: Iterable[Window], rows: BoolArray | None = None) -> float:
+    """Return a rate over several windows together: all that was counted by all the seconds; NaN without seconds.
+
+    `rows`: whose work counts, None = everybody's.
+    """
     every = [window for window in windows if window.seconds > 0]
+    if name == "total_token_throughput":
+        return rate_over("input_token_throughput", run, every, rows) + rate_over(
+            "output_token_throughput", run, every, rows
+        )
     seconds = sum(window.seconds for window in every)
-    counted = sum(RATES[name](c, window) * window.seconds for window in every)
-    return counted / seconds if seconds else float("nan")
+    if not seconds:
+        return float("nan")
+    if name == "output_token_throughput":
+        return window_tokens(run.flow, every, rows) / seconds
+    c = run.columns if rows is None else take(run.columns, rows)
+    return sum(_BY_END[name](c, window) * window.seconds for window in every) / seconds

@@ -1,37 +1,61 @@
-"""Know a run folder as it is read: its rows, its manifest, and the parts that could not be used."""
+"""Know a run folder as it is read: its rows, its manifest, and the parts that could not be used.
 
-from dataclasses import dataclass
+Rows are kept; the events of their answers are reduced part by part to what formulas ask of them (`EventFacts`,
+`TokenFlow`, tallies of gaps), so memory grows with the requests and not with the tokens.
+"""
+
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from servebench.analysis.columns import flags, floats, request_columns, words
-from servebench.metrics.columns import BoolArray, FloatArray, IntArray, RequestColumns
+from servebench.analysis.chunks import KEPT_EVENTS, ChunkSource, PartPlace
+from servebench.analysis.columns import chunk_columns, flags, floats, request_columns, words
+from servebench.analysis.flow import FlowBuilder, TokenFlow, edges_of
+from servebench.analysis.health import Health, read_health, spoiled_rows
+from servebench.metrics import ChunkColumns, RequestColumns
+from servebench.metrics.columns import BoolArray, FloatArray, IntArray, join, take
+from servebench.metrics.events import chunk_gaps
+from servebench.metrics.exact import Tally
+from servebench.metrics.formulas import REQUEST_FORMULAS, within
 from servebench.shards.manifest import Manifest, Shard, read_manifest
-from servebench.shards.reader import read_parts
+from servebench.shards.reader import LoadedPart, iter_parts
+from servebench.shards.schema import REQUESTS_SCHEMA
+from servebench.workload.model import Objective, Workload
 
 PARTS = "requests"
+SCALARS: tuple[str, ...] = tuple(f.name for f in REQUESTS_SCHEMA if not pa.types.is_list(f.type))
+"""Columns that have one value a row; only these are kept in `RunData.table`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunData:
     """All rows of a run in order of (seq, attempt). Arrays have one element a row; `step` NaN = phase without levels.
 
-    `faults` names each part that could not be used and why; `shards` lists the others.
+    `spoiled`: sent in a second in which its worker was itself the limit; latency leaves such rows out. `gaps`: chunk
+    gaps of ok rows that are not spoiled, by phase. `faults` names each part that could not be used and why; `shards`
+    lists the others.
     """
 
     folder: Path
     manifest: Manifest
+    health: Health
     table: pa.Table
     columns: RequestColumns
+    chunks: ChunkSource
+    flow: TokenFlow
+    gaps: dict[str, Tally]
     seq: IntArray
     attempt: IntArray
     phase: npt.NDArray[np.object_]
     outcome: npt.NDArray[np.object_]
     step: FloatArray
     measured: BoolArray
+    spoiled: BoolArray
     late: BoolArray
     shards: tuple[Shard, ...]
     faults: tuple[str, ...]
@@ -40,42 +64,117 @@ class RunData:
 def load_run(folder: Path) -> RunData:
     """Return everything that a run folder holds.
 
-    Raises ShardError where the folder has no readable manifest.
+    Raises ShardError where the folder has no readable manifest or no folder of parts.
     """
     manifest = read_manifest(folder)
-    table, shards, faults = read_rows(folder, manifest.run_id)
-    table = table.sort_by([("seq", "ascending"), ("attempt", "ascending")])
+    health = read_health(folder, manifest.run_id)
+    reading = _Reading(health=health, flow=FlowBuilder(edges_of(manifest)))
+    for part in iter_parts(folder / PARTS, manifest.run_id):
+        if isinstance(part, LoadedPart):
+            reading.add(part)
+        else:
+            reading.faults.append(f"{PARTS}/{part.place} {part.message}")
+    return _assembled(folder, manifest, reading)
+
+
+@dataclass(slots=True, kw_only=True)
+class _Reading:
+    """What was taken from the parts so far."""
+
+    health: Health
+    flow: FlowBuilder
+    tables: list[pa.Table] = field(default_factory=list)
+    columns: list[RequestColumns] = field(default_factory=list)
+    spoiled: list[BoolArray] = field(default_factory=list)
+    kept: list[ChunkColumns] = field(default_factory=list)
+    events: int = 0
+    gaps: dict[str, Tally] = field(default_factory=dict)
+    parts: list[tuple[Path, str]] = field(default_factory=list)
+    faults: list[str] = field(default_factory=list)
+
+    def add(self, part: LoadedPart) -> None:
+        chunks = chunk_columns(part.table)
+        columns = request_columns(part.table, chunks)
+        spoiled = spoiled_rows(self.health, words(part.table, "worker"), columns.sent_ns)
+        self.flow.add(columns, chunks)
+        self._tally(columns.ok & ~spoiled, words(part.table, "phase"), chunks)
+        self.tables.append(part.table.select(list(SCALARS)))
+        self.columns.append(columns)
+        self.spoiled.append(spoiled)
+        self.parts.append((part.info.path, part.sha256))
+        self.events += len(chunks)
+        self.kept = [*self.kept, chunks] if self.events <= KEPT_EVENTS else []
+        if part.info.unknown:
+            names = ", ".join(part.info.unknown)
+            self.faults.append(f"{PARTS}/{part.info.path.name} has columns that this version does not know: {names}")
+
+    def _tally(self, counted: BoolArray, phase: npt.NDArray[np.object_], chunks: ChunkColumns) -> None:
+        gaps = chunk_gaps(chunks, counted)
+        for name in set(phase.tolist()):
+            self.gaps.setdefault(str(name), Tally()).add(gaps.ns[np.equal(phase, name)[gaps.request]])
+
+
+def _assembled(folder: Path, manifest: Manifest, reading: _Reading) -> RunData:
+    empty = pa.schema([REQUESTS_SCHEMA.field(name) for name in SCALARS]).empty_table()
+    table = pa.concat_tables([empty, *reading.tables])
+    seq, attempt = table["seq"].to_numpy(), table["attempt"].to_numpy()
+    order = np.lexsort((attempt, seq))
+    place = np.empty(len(order), np.int64)
+    place[order] = np.arange(len(order))
+    table, seq, attempt = table.take(order).combine_chunks(), seq[order], attempt[order]
+    columns = replace(take(join(reading.columns), order), replaced=_replaced(seq, attempt))
+    columns = replace(columns, good=_good(columns, manifest.workload))
     return RunData(
         folder=folder,
         manifest=manifest,
+        health=reading.health,
         table=table,
-        columns=request_columns(table),
-        seq=table["seq"].to_numpy(),
-        attempt=table["attempt"].to_numpy(),
+        columns=columns,
+        chunks=_chunk_source(manifest, reading, place),
+        flow=reading.flow.finish(place),
+        gaps=reading.gaps,
+        seq=seq,
+        attempt=attempt,
         phase=words(table, "phase"),
         outcome=words(table, "outcome"),
         step=floats(table, "step"),
         measured=flags(table, "measured"),
+        spoiled=np.concatenate([np.zeros(0, bool), *reading.spoiled])[order],
         late=flags(table, "late"),
-        shards=shards,
-        faults=faults,
+        shards=tuple(
+            Shard(path=f"{PARTS}/{path.name}", rows=part.num_rows, sha256=digest)
+            for (path, digest), part in zip(reading.parts, reading.tables, strict=True)
+        ),
+        faults=tuple(reading.faults),
     )
 
 
-def read_rows(folder: Path, run_id: str) -> tuple[pa.Table, tuple[Shard, ...], tuple[str, ...]]:
-    """Return the rows of all usable parts, the list of those parts, and a sentence about each other one.
-
-    Raises ShardError where there is no folder of parts.
-    """
-    read = read_parts(folder / PARTS, run_id)
-    shards = tuple(
-        Shard(path=f"{PARTS}/{part.info.path.name}", rows=part.table.num_rows, sha256=part.sha256)
-        for part in read.parts
-    )
-    faults = [f"{PARTS}/{fault.place} {fault.message}" for fault in read.faults]
-    faults += [
-        f"{PARTS}/{part.info.path.name} has columns that this version does not know: {', '.join(part.info.unknown)}"
-        for part in read.parts
-        if part.info.unknown
+def _chunk_source(manifest: Manifest, reading: _Reading, place: IntArray) -> ChunkSource:
+    starts = np.cumsum([0, *(part.num_rows for part in reading.tables)])
+    places = [
+        PartPlace(path, digest, place[start:stop])
+        for (path, digest), start, stop in zip(reading.parts, starts, starts[1:], strict=False)
     ]
-    return read.table, shards, tuple(faults)
+    return ChunkSource(run_id=manifest.run_id, places=tuple(places), kept=tuple(reading.kept))
+
+
+def _replaced(seq: IntArray, attempt: IntArray) -> BoolArray:
+    """Return which rows a later attempt of the same seq follows; rows are in order of (seq, attempt)."""
+    follows = (np.diff(seq) == 0) & (np.diff(attempt) > 0)
+    return np.append(follows, False)[: len(seq)].astype(np.bool_)
+
+
+def declared_objectives(workload: dict[str, Any]) -> tuple[Objective, ...]:
+    """Return the objectives in a manifest's workload, none where it is of another form."""
+    try:
+        return msgspec.convert(dict(workload), Workload).objectives
+    except msgspec.ValidationError:
+        return ()
+
+
+def _good(c: RequestColumns, workload: dict[str, Any]) -> FloatArray:
+    """Return which requests were useful, NaN for all where the workload says nothing of use."""
+    limits = {o.metric: o.limit for o in declared_objectives(workload) if o.metric in REQUEST_FORMULAS}
+    if not limits and np.isnan(c.accepted).all():
+        return np.full(len(c), np.nan)
+    return within(c, limits)

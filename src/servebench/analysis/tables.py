@@ -1,21 +1,24 @@
 """Know the percentile table: one row for each metric and group of requests, null where samples are too few."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from servebench.analysis.columns import words
+from servebench.analysis.gaps import GapStatistics, gap_statistics
 from servebench.analysis.numbers import plain
 from servebench.analysis.samples import Samples, of_rows, rate_over, sample_all
 from servebench.analysis.source import RunData
 from servebench.analysis.windows import phase_windows
 from servebench.core.errors import InputError
 from servebench.metrics import METRICS, Metric, Window, enough, formulas, percentile
-from servebench.metrics.columns import BoolArray, FloatArray, take
+from servebench.metrics.columns import BoolArray, FloatArray, IntArray, take
+from servebench.metrics.intervals import quantile_interval
 from servebench.shards.schema import REQUESTS_SCHEMA
 
 QUANTILES: tuple[tuple[str, float], ...] = (("p50", 0.5), ("p90", 0.9), ("p95", 0.95), ("p99", 0.99), ("p999", 0.999))
@@ -31,7 +34,9 @@ GROUPABLE: tuple[str, ...] = tuple(
 class TableRow:
     """One metric of one group, in display units; None = undefined or too few samples.
 
-    `group` holds the value of each column of the table's `by`. A rate or share has its value in `mean` only.
+    `group` holds the value of each column of the table's `by`. A rate or share has its value in `mean` only. `p95_lo`
+    and `p95_hi` bound p95 with 95 %, None where `n_eff`, the number of independent requests that n are worth, is too
+    small for it; all three are None for metrics that are not in INTERVALS.
     """
 
     metric: str
@@ -46,9 +51,14 @@ class TableRow:
     mean: float | None = None
     min: float | None = None
     max: float | None = None
+    p95_lo: float | None = None
+    p95_hi: float | None = None
+    n_eff: float | None = None
 
 
-STATISTICS: tuple[str, ...] = ("p50", "p90", "p95", "p99", "p999", "mean", "min", "max")
+INTERVALS: frozenset[str] = frozenset({"ttft", "ttft_intended", "ttfo", "tpot", "e2e", "longest_gap"})
+"""Metrics whose p95 is bounded; each bound costs four Fourier transforms of the samples."""
+STATISTICS: tuple[str, ...] = ("p50", "p90", "p95", "p99", "p999", "mean", "min", "max", "p95_lo", "p95_hi", "n_eff")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,9 +84,13 @@ class Table:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Group:
-    """Rows of one group, the rows whose work counts for its rates, and over which windows."""
+    """Rows of one group, the rows whose work counts for its rates, and over which windows.
+
+    `counted` = all its rows, `rows` = those whose latency counts, without what the client spoiled.
+    """
 
     key: tuple[str, ...]
+    counted: BoolArray
     rows: BoolArray
     working: BoolArray
     windows: tuple[Window, ...]
@@ -93,8 +107,22 @@ def percentile_table(
     _check(by)
     samples = sample_all(run.columns)
     groups = list(_groups(run, tuple(by), warmup=warmup))
-    rows = [row for metric in METRICS for row in _metric_rows(metric, run, samples, groups, all_quantiles)]
+    gaps = gap_statistics(run, [group.rows for group in groups], [q for _, q in QUANTILES])
+    order = np.argsort(run.columns.sent_ns, kind="stable")
+    rows = [
+        row
+        for metric in METRICS
+        for row in _metric_rows(metric, run, _Material(samples, gaps, order), groups, all_quantiles)
+    ]
     return Table(by=tuple(by), rows=tuple(rows))
+
+
+class _Material(NamedTuple):
+    """What the rows are made from; `order` sorts the rows of the run by sending time."""
+
+    samples: Mapping[str, Samples]
+    gaps: Sequence[GapStatistics]
+    order: IntArray
 
 
 def _check(by: Sequence[str]) -> None:
@@ -105,15 +133,31 @@ def _check(by: Sequence[str]) -> None:
 
 
 def _metric_rows(
-    metric: Metric, run: RunData, samples: Mapping[str, Samples], groups: Sequence[_Group], all_quantiles: bool
+    metric: Metric, run: RunData, material: _Material, groups: Sequence[_Group], all_quantiles: bool
 ) -> Iterator[TableRow]:
-    for group in groups:
+    for group, gaps in zip(groups, material.gaps, strict=True):
         if metric.kind == "rate":
             yield _rate_row(metric, run, group)
         elif metric.kind == "share":
             yield _share_row(metric, run, group)
+        elif metric.kind == "chunk":
+            yield _gap_row(metric, group.key, gaps, all_quantiles)
         else:
-            yield statistics_row(metric, group.key, of_rows(samples[metric.name], group.rows), all_quantiles)
+            row = statistics_row(metric, group.key, of_rows(material.samples[metric.name], group.rows), all_quantiles)
+            wants = metric.name in INTERVALS and row.n > 0
+            yield _bounded(row, metric, in_order(run, metric, group.rows, material.order)) if wants else row
+
+
+def in_order(run: RunData, metric: Metric, rows: BoolArray, order: IntArray) -> FloatArray:
+    """Return the values of a request metric of the rows of a mask in sending order, base units, without NaN."""
+    values = formulas.REQUEST_FORMULAS[metric.name](run.columns)[order]
+    return values[rows[order] & ~np.isnan(values)]
+
+
+def _bounded(row: TableRow, metric: Metric, values: FloatArray) -> TableRow:
+    found = quantile_interval(values, 0.95)
+    lo, hi = ((None if bound is None else bound / metric.scale) for bound in (found.lo, found.hi))
+    return replace(row, p95_lo=lo, p95_hi=hi, n_eff=found.n_eff)
 
 
 def statistics_row(metric: Metric, key: tuple[str, ...], values: FloatArray, all_quantiles: bool = False) -> TableRow:
@@ -135,18 +179,37 @@ def statistics_row(metric: Metric, key: tuple[str, ...], values: FloatArray, all
     )
 
 
+def _gap_row(metric: Metric, key: tuple[str, ...], gaps: GapStatistics, all_quantiles: bool) -> TableRow:
+    if not gaps.n:
+        return TableRow(metric=metric.name, unit=metric.unit, group=key, n=0)
+    shown = {
+        name: float(value) / metric.scale
+        for (name, q), value in zip(QUANTILES, gaps.quantiles, strict=True)
+        if all_quantiles or enough(gaps.n, q)
+    }
+    return TableRow(
+        metric=metric.name,
+        unit=metric.unit,
+        group=key,
+        n=gaps.n,
+        mean=gaps.mean / metric.scale,
+        min=gaps.min / metric.scale,
+        max=gaps.max / metric.scale,
+        **shown,
+    )
+
+
 def _rate_row(metric: Metric, run: RunData, group: _Group) -> TableRow:
-    working = run.columns if group.working.all() else take(run.columns, group.working)
-    value = plain(rate_over(metric.name, working, group.windows))
+    working = None if group.working.all() else group.working
+    value = plain(rate_over(metric.name, run, group.windows, working))
     n = int(np.sum(run.columns.ok & group.rows))
     return TableRow(metric=metric.name, unit=metric.unit, group=group.key, n=n, mean=value)
 
 
 def _share_row(metric: Metric, run: RunData, group: _Group) -> TableRow:
-    part = take(run.columns, group.rows)
-    n = int(np.sum(part.ok | part.failed))
-    value = formulas.error_rate(part) / metric.scale if n else None
-    return TableRow(metric=metric.name, unit=metric.unit, group=group.key, n=n, mean=value)
+    share = formulas.SHARES[metric.name](take(run.columns, group.counted))
+    value = share.value / metric.scale if share.n else None
+    return TableRow(metric=metric.name, unit=metric.unit, group=group.key, n=share.n, mean=value)
 
 
 def _groups(run: RunData, by: tuple[str, ...], *, warmup: bool) -> Iterator[_Group]:
@@ -164,10 +227,11 @@ def _groups(run: RunData, by: tuple[str, ...], *, warmup: bool) -> Iterator[_Gro
         working = np.logical_and.reduce([np.ones(len(run.seq), bool), *others])
         chosen = tuple(measured.values()) if phase is None else (windows[phase],)
         if rows.any() or by == ("phase",):
-            yield _Group(key=key, rows=rows, working=working, windows=chosen)
+            yield _Group(key=key, counted=rows, rows=rows & ~run.spoiled, working=working, windows=chosen)
     if by == ("phase",):
         everyone = np.ones(len(run.seq), bool)
-        yield _Group(key=(POOLED,), rows=run.measured, working=everyone, windows=tuple(measured.values()))
+        rows, every = run.measured, tuple(measured.values())
+        yield _Group(key=(POOLED,), counted=rows, rows=rows & ~run.spoiled, working=everyone, windows=every)
 
 
 def _labels(run: RunData, name: str) -> npt.NDArray[np.object_]:

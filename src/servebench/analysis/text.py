@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from servebench.analysis.digest import Digest
-from servebench.analysis.numbers import UNDEFINED, clock, count, significant
+from servebench.analysis.numbers import UNDEFINED, bounds, clock, count, significant
 from servebench.analysis.objectives import Result
 from servebench.analysis.render import align, shown_unit, width
 from servebench.analysis.tables import POOLED, QUANTILES, TableRow
@@ -73,25 +73,30 @@ def _reasons(verdict: Verdict) -> Iterator[str]:
 def _objectives(results: tuple[Result, ...]) -> list[str]:
     if not results:
         return []
-    rows = [("", "objective", "measured", "", "margin")]
+    rows = [("", "objective", "measured", "95 % interval", "")]
     rows += [
         (
             STATE_GLYPHS[result.state],
             result.sentence,
             UNDEFINED if result.measured is None else f"{significant(result.measured)} {result.metric.unit}",
+            _interval(result),
             result.state,
-            _margin(result),
         )
         for result in results
     ]
-    return ["  " + line for line in align(rows, 5)]
+    lines = ["  " + line for line in align(rows, 5)]
+    if any(result.state == "undecided" for result in results):
+        lines += _wrap("  undecided: the run is too short to tell; a longer one narrows the interval.")
+    return lines
 
 
-def _margin(result: Result) -> str:
+def _interval(result: Result) -> str:
+    """Return the bounds, else for how many independent requests the n stand, which were too few for bounds."""
     if result.measured is None:
         return f"{count(result.n)} samples"
-    distance = 100 * (result.measured / result.limit - 1) if result.limit else 0.0
-    return f"{significant(abs(distance))} % {'above' if distance > 0 else 'below'}"
+    if result.lo is None or result.hi is None:
+        return f"{UNDEFINED} (n is worth {count(round(result.n_eff))})"
+    return bounds(result.lo, result.hi)
 
 
 def _outcome_words(found: Digest) -> str:
@@ -111,8 +116,9 @@ def _counts(found: Digest) -> list[str]:
     ]
     source = {"usage": "server usage", "events": "one per event, an estimate"}.get(found.token_source or "", "unknown")
     client = found.client
+    spoiled = f" ({count(counts.spoiled)} requests left out of latency)" if counts.spoiled else ""
     clean = (
-        f"Client clean in {client.clean_s:.0f} of {client.seconds:.0f} s."
+        f"Client clean in {client.clean_s:.0f} of {client.seconds:.0f} s{spoiled}."
         if client.known
         else "Client health not recorded."
     )

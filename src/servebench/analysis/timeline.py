@@ -6,7 +6,7 @@ import numpy as np
 
 from servebench.analysis.source import RunData
 from servebench.metrics import RequestColumns, formulas
-from servebench.metrics.columns import BoolArray, FloatArray
+from servebench.metrics.columns import FloatArray
 
 MAX_BINS = 1_200
 
@@ -46,23 +46,26 @@ def timeline(run: RunData, max_bins: int = MAX_BINS) -> Timeline:
         sent_per_s=_counts(c.sent_ns, edges) / bin_s,
         answered_per_s=_counts(c.end_ns[c.ok], edges) / bin_s,
         failed_per_s=_counts(c.end_ns[c.failed], edges) / bin_s,
-        output_tokens_per_s=_tokens(c, edges) / bin_s,
+        output_tokens_per_s=_tokens(run.flow.per_second, bin_s, len(edges) - 1) / bin_s,
         in_flight=_in_flight(c, edges),
         ttft_p50_ms=p50,
         ttft_p95_ms=p95,
     )
 
 
-def _counts(times: FloatArray, edges: FloatArray, weights: FloatArray | None = None) -> FloatArray:
+def _counts(times: FloatArray, edges: FloatArray) -> FloatArray:
     known = ~np.isnan(times)
-    counted, _ = np.histogram(times[known], bins=edges, weights=None if weights is None else weights[known])
+    counted, _ = np.histogram(times[known], bins=edges)
     return counted.astype(np.float64)
 
 
-def _tokens(c: RequestColumns, edges: FloatArray) -> FloatArray:
-    whole: BoolArray = c.ok & np.isnan(formulas.first_token_ns(c)) & ~np.isnan(c.output_tokens)
-    streamed = _counts(c.chunks.ns, edges, formulas.event_tokens(c))
-    return streamed + _counts(c.end_ns[whole], edges, c.output_tokens[whole])
+def _tokens(per_second: FloatArray, bin_s: float, bins: int) -> FloatArray:
+    """Return tokens per bin; a bin is a whole number of seconds."""
+    size = int(bin_s)
+    padded = np.zeros(max(bins * size, len(per_second)))
+    padded[: len(per_second)] = per_second
+    found: FloatArray = padded[: bins * size].reshape(bins, size).sum(axis=1)
+    return found
 
 
 def _in_flight(c: RequestColumns, edges: FloatArray) -> FloatArray:

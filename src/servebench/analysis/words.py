@@ -6,10 +6,10 @@ from servebench.shards.manifest import Verdict
 _OBJECTIVES = {
     "met": "objectives met",
     "missed": "objectives missed",
-    "undecided": "objectives undecided (too few samples)",
+    "undecided": "objectives undecided",
     "none": "no objectives set",
 }
-STATE_GLYPHS = {"met": "✓", "close": "~", "missed": "✗", "too few samples": "?"}
+STATE_GLYPHS = {"met": "✓", "close": "~", "missed": "✗", "undecided": "?", "too few samples": "?"}
 
 
 def verdict_words(verdict: Verdict) -> str:

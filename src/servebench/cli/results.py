@@ -1,7 +1,6 @@
 """Know the commands on finished runs: `merge`, `table`, `report`. None of them needs the service again."""
 
 import webbrowser
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -49,8 +48,18 @@ def merge(*, run: Path, as_json: bool, show_invalid: bool, no_report: bool) -> i
 @option("--format", "form", type=click.Choice(["text", "md", "csv", "json"]), default="text", show_default=True)
 @option("--all-quantiles", is_flag=True, help="Also those with fewer than 10 samples beyond them.")
 @option("--warmup", is_flag=True, help="Also phases that are not measured.")
+@option("--all-metrics", is_flag=True, help="Also metrics of minor interest; csv and json always hold them.")
 @option("--explain", metavar="METRIC", help="Say what a metric is, and stop.")
-def table(*, run: Path | None, by: str, form: str, all_quantiles: bool, warmup: bool, explain: str | None) -> int:
+def table(
+    *,
+    run: Path | None,
+    by: str,
+    form: str,
+    all_quantiles: bool,
+    warmup: bool,
+    all_metrics: bool,
+    explain: str | None,
+) -> int:
     """Print percentiles of every metric, grouped by phase or by any other column of `requests`.
 
     A run that is not merged yet is read as it is; nothing is written. Exit code 3 when the run is INVALID.
@@ -67,7 +76,7 @@ def table(*, run: Path | None, by: str, form: str, all_quantiles: bool, warmup: 
     examined = examine(run)
     columns = [name.strip() for name in by.split(",") if name.strip()]
     found = percentile_table(examined.run, columns, all_quantiles=all_quantiles, warmup=warmup)
-    click.echo(_renderer(form)(found), nl=False)
+    click.echo(_rendered(found, form, every=all_metrics), nl=False)
     return _code(examined)
 
 
@@ -125,10 +134,12 @@ def explanation(name: str) -> str:
     raise InputError(msg)
 
 
-def _renderer(form: str) -> "Callable[[Table], str]":
+def _rendered(table: "Table", form: str, *, every: bool) -> str:
     from servebench.analysis import render
 
-    return {"text": render.as_text, "md": render.as_markdown, "csv": render.as_csv, "json": render.as_json}[form]
+    if form in {"csv", "json"}:
+        return render.as_csv(table) if form == "csv" else render.as_json(table)
+    return render.as_markdown(table, every=every) if form == "md" else render.as_text(table, every=every)
 
 
 def _code(examined: "Examined") -> int:

@@ -3,13 +3,13 @@
 float64 holds integer nanoseconds exactly below 2**53, that is for 104 days of run clock.
 """
 
-from dataclasses import dataclass
-from typing import NamedTuple
+from dataclasses import dataclass, fields, replace
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-from servebench.core.outcomes import CHUNK_KINDS, TOKEN_KIND_CODES, Outcome
+from servebench.core.outcomes import CHUNK_KINDS, TOKEN_KIND_CODES, ChunkKind, Outcome
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -26,6 +26,12 @@ FAILED_OUTCOMES: frozenset[Outcome] = frozenset(
     }
 )
 """Outcomes that count as errors; cancelled, shed and skipped are neither success nor error."""
+
+_NO_CHOICE = (ChunkKind.USAGE, ChunkKind.ERROR, ChunkKind.DONE, ChunkKind.OTHER)
+CARRIES_TOKEN: BoolArray = np.array([code in TOKEN_KIND_CODES for code in range(len(CHUNK_KINDS))])
+"""Which kinds carry generated text, by code."""
+CARRIES_CHOICE: BoolArray = np.array([kind not in _NO_CHOICE for kind in CHUNK_KINDS])
+"""Which kinds stand in a `choices` list, by code: those with text, the role prelude and the finish reason."""
 
 
 class Window(NamedTuple):
@@ -54,17 +60,8 @@ class ChunkColumns:
     read: npt.NDArray[np.int32]
     tokens: FloatArray
 
-    @classmethod
-    def none_for(cls, requests: int) -> "ChunkColumns":
-        """Return columns in which none of the requests has an event."""
-        return cls(
-            offsets=np.zeros(requests + 1, np.int64),
-            ns=np.empty(0),
-            kind=np.empty(0, np.int8),
-            choice=np.empty(0, np.int8),
-            read=np.empty(0, np.int32),
-            tokens=np.empty(0),
-        )
+    def __len__(self) -> int:
+        return len(self.ns)
 
     def request(self) -> IntArray:
         """Return the index of the request that each event belongs to, shape (events,)."""
@@ -72,50 +69,102 @@ class ChunkColumns:
 
     def is_token(self) -> BoolArray:
         """Return which events carry generated text, shape (events,)."""
-        carries = np.array([code in TOKEN_KIND_CODES for code in range(len(CHUNK_KINDS))])
-        return carries[self.kind]
+        return CARRIES_TOKEN[self.kind]
+
+    def is_choice(self) -> BoolArray:
+        """Return which events stand in a `choices` list, shape (events,)."""
+        return CARRIES_CHOICE[self.kind]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EventFacts:
+    """What the events of each response come to, columns of shape (n,), so that the events need not be kept.
+
+    Times float64 ns, NaN = no such event. `first_choice_ns` and `last_choice_ns` also count role prelude and finish.
+    `first_tokens`: tokens of the first token event, NaN = unknown. `coalesced`: token events that shared a read with
+    another. `stalls`: gaps of at least STALL_NS, `stall_ns` their sum. `on_time`: tokens that came no later than a
+    reader of READING_TOKENS_PER_S wanted them, out of `tokens`; all 0 where there is no token event.
+    """
+
+    first_token_ns: FloatArray
+    first_answer_ns: FloatArray
+    last_token_ns: FloatArray
+    first_choice_ns: FloatArray
+    last_choice_ns: FloatArray
+    first_tokens: FloatArray
+    token_events: FloatArray
+    coalesced: FloatArray
+    longest_gap_ns: FloatArray
+    stalls: FloatArray
+    stall_ns: FloatArray
+    on_time: FloatArray
+    tokens: FloatArray
+
+    @classmethod
+    def none_for(cls, n: int) -> "EventFacts":
+        """Return the facts of n requests without any event."""
+        counts = {"token_events", "coalesced", "stalls", "stall_ns", "on_time", "tokens"}
+        return cls(**{f.name: np.full(n, 0.0 if f.name in counts else np.nan) for f in fields(cls)})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestColumns:
     """Requests as columns of shape (n,): times float64 ns of the run clock, token counts float64; NaN = undefined.
 
-    `ok` and `failed` exclude each other; a row with neither was cancelled, shed or skipped.
+    `ok` and `failed` exclude each other; a row with neither was cancelled, shed or skipped. `replaced`: a later attempt
+    of the same request followed. `good` 1.0 = accepted and within the objectives, 0.0 = not, NaN = no objective, or
+    neither ok nor failed.
     """
 
     intended_ns: FloatArray
     dispatched_ns: FloatArray
+    connect_start_ns: FloatArray
+    connect_end_ns: FloatArray
     sent_ns: FloatArray
+    headers_ns: FloatArray
     end_ns: FloatArray
     input_tokens: FloatArray
     output_tokens: FloatArray
+    cached_tokens: FloatArray
+    reasoning_tokens: FloatArray
+    accepted: FloatArray
+    good: FloatArray
     ok: BoolArray
     failed: BoolArray
-    chunks: ChunkColumns
+    replaced: BoolArray
+    events: EventFacts
+
+    @classmethod
+    def blank(cls, n: int) -> "RequestColumns":
+        """Return n requests of which nothing is known; `dataclasses.replace` fills in the rest."""
+        flags = {name: np.zeros(n, bool) for name in ("ok", "failed", "replaced")}
+        values = {f.name: np.full(n, np.nan) for f in fields(cls) if f.name not in flags and f.name != "events"}
+        return cls(**values, **flags, events=EventFacts.none_for(n))
 
     def __len__(self) -> int:
         return len(self.sent_ns)
 
 
-def take(c: RequestColumns, rows: BoolArray) -> RequestColumns:
-    """Return the requests of a mask of shape (n,), with their events."""
-    events = rows[c.chunks.request()]
-    lengths = np.diff(c.chunks.offsets)[rows]
-    return RequestColumns(
-        intended_ns=c.intended_ns[rows],
-        dispatched_ns=c.dispatched_ns[rows],
-        sent_ns=c.sent_ns[rows],
-        end_ns=c.end_ns[rows],
-        input_tokens=c.input_tokens[rows],
-        output_tokens=c.output_tokens[rows],
-        ok=c.ok[rows],
-        failed=c.failed[rows],
-        chunks=ChunkColumns(
-            offsets=np.concatenate((np.zeros(1, np.int64), np.cumsum(lengths))),
-            ns=c.chunks.ns[events],
-            kind=c.chunks.kind[events],
-            choice=c.chunks.choice[events],
-            read=c.chunks.read[events],
-            tokens=c.chunks.tokens[events],
-        ),
-    )
+_Columns = TypeVar("_Columns", EventFacts, RequestColumns)
+
+
+def _each(columns: _Columns, rows: BoolArray | IntArray) -> dict[str, Any]:
+    return {f.name: getattr(columns, f.name)[rows] for f in fields(columns) if f.name != "events"}
+
+
+def take(c: RequestColumns, rows: BoolArray | IntArray) -> RequestColumns:
+    """Return the requests of a mask of shape (n,) or of indices, in that order."""
+    return replace(c, **_each(c, rows), events=EventFacts(**_each(c.events, rows)))
+
+
+def join(parts: list[RequestColumns]) -> RequestColumns:
+    """Return the requests of all parts, one after the other."""
+    if not parts:
+        return RequestColumns.blank(0)
+    own = {
+        f.name: np.concatenate([getattr(p, f.name) for p in parts])
+        for f in fields(RequestColumns)
+        if f.name != "events"
+    }
+    facts = {f.name: np.concatenate([getattr(p.events, f.name) for p in parts]) for f in fields(EventFacts)}
+    return RequestColumns(**own, events=EventFacts(**facts))

@@ -4,7 +4,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from servebench.metrics.registry import METRICS, Metric
+from servebench.metrics.metric import Metric
+from servebench.metrics.registry import METRICS
 
 _HEAD = """# Metrics
 

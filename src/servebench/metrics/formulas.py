@@ -3,23 +3,22 @@
 Spans are float64 ns of shape (n,), NaN where undefined. Spans that describe a response exist for `ok` requests only, so
 that fast failures cannot improve a latency. A span below zero is no measurement (a stamp is wrong): it becomes NaN and
 `impossible_spans` counts it. Rates are numbers per second of a half-open window, NaN for a window without length.
+Shares come with the n that they are out of, NaN of nothing.
 """
 
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 import numpy as np
 
-from servebench.core.outcomes import CHUNK_KINDS, ChunkKind
-from servebench.metrics.columns import BoolArray, FloatArray, IntArray, RequestColumns, Window
-
-_REASONING = CHUNK_KINDS.index(ChunkKind.REASONING)
+from servebench.metrics.columns import BoolArray, FloatArray, RequestColumns, Window
 
 
-class Gaps(NamedTuple):
-    """Gaps between successive token events: `ns` and the index of the request, both of shape (gaps,)."""
+class Share(NamedTuple):
+    """A share of 1 and how many it is out of; NaN of nothing."""
 
-    ns: FloatArray
-    request: IntArray
+    value: float
+    n: int
 
 
 def _span(later: FloatArray, earlier: FloatArray, where: BoolArray) -> FloatArray:
@@ -28,31 +27,10 @@ def _span(later: FloatArray, earlier: FloatArray, where: BoolArray) -> FloatArra
     return np.where(where & (span >= 0), span, np.nan)
 
 
-def _edge_event(c: RequestColumns, mask: BoolArray, *, last: bool = False) -> FloatArray:
-    """Return the stamp of each request's first (or last) event of the mask, NaN where there is none."""
-    found = np.full(len(c), np.nan)
-    index = np.flatnonzero(mask)
-    owner = c.chunks.request()[index]
-    change = owner[1:] != owner[:-1]
-    edge = np.append(change, True) if last else np.insert(change, 0, True)
-    chosen = edge[: len(index)]  # nothing to choose from where no event is of the mask
-    found[owner[chosen]] = c.chunks.ns[index[chosen]]
+def _quotient(above: FloatArray, below: FloatArray, where: BoolArray) -> FloatArray:
+    found = np.full(len(above), np.nan)
+    np.divide(above, below, out=found, where=where & (below > 0))
     return found
-
-
-def first_token_ns(c: RequestColumns) -> FloatArray:
-    """Return the stamp of the first token event of any kind and choice."""
-    return _edge_event(c, c.chunks.is_token())
-
-
-def first_answer_ns(c: RequestColumns) -> FloatArray:
-    """Return the stamp of the first token event that is not reasoning."""
-    return _edge_event(c, c.chunks.is_token() & (c.chunks.kind != _REASONING))
-
-
-def last_token_ns(c: RequestColumns) -> FloatArray:
-    """Return the stamp of the last token event of any kind and choice."""
-    return _edge_event(c, c.chunks.is_token(), last=True)
 
 
 def dispatch_lag_ns(c: RequestColumns) -> FloatArray:
@@ -65,19 +43,35 @@ def send_lag_ns(c: RequestColumns) -> FloatArray:
     return c.sent_ns - c.intended_ns
 
 
+def connect_time_ns(c: RequestColumns) -> FloatArray:
+    """Return connection ready - start of connecting, of requests that opened a connection."""
+    return _span(c.connect_end_ns, c.connect_start_ns, np.ones(len(c), bool))
+
+
+def head_time_ns(c: RequestColumns) -> FloatArray:
+    """Return response head - sent of ok requests."""
+    return _span(c.headers_ns, c.sent_ns, c.ok)
+
+
 def ttft_ns(c: RequestColumns) -> FloatArray:
     """Return first token event - sent of ok requests."""
-    return _span(first_token_ns(c), c.sent_ns, c.ok)
+    return _span(c.events.first_token_ns, c.sent_ns, c.ok)
 
 
 def ttft_intended_ns(c: RequestColumns) -> FloatArray:
     """Return first token event - intended of ok requests; holds the wait before sending."""
-    return _span(first_token_ns(c), c.intended_ns, c.ok)
+    return _span(c.events.first_token_ns, c.intended_ns, c.ok)
 
 
 def ttfo_ns(c: RequestColumns) -> FloatArray:
     """Return first token event that is not reasoning - sent, of ok requests."""
-    return _span(first_answer_ns(c), c.sent_ns, c.ok)
+    return _span(c.events.first_answer_ns, c.sent_ns, c.ok)
+
+
+def reasoning_time_ns(c: RequestColumns) -> FloatArray:
+    """Return first answer token - first token of ok requests that reasoned before they answered."""
+    span = _span(c.events.first_answer_ns, c.events.first_token_ns, c.ok)
+    return np.where(span > 0, span, np.nan)
 
 
 def e2e_ns(c: RequestColumns) -> FloatArray:
@@ -92,7 +86,7 @@ def e2e_intended_ns(c: RequestColumns) -> FloatArray:
 
 def time_to_last_token_ns(c: RequestColumns) -> FloatArray:
     """Return last token event - sent of ok requests; leaves out what the server sends after it."""
-    return _span(last_token_ns(c), c.sent_ns, c.ok)
+    return _span(c.events.last_token_ns, c.sent_ns, c.ok)
 
 
 def tpot_ns(c: RequestColumns) -> FloatArray:
@@ -101,96 +95,175 @@ def tpot_ns(c: RequestColumns) -> FloatArray:
     NaN without two token events at different times and two output tokens.
     Formula: (last token event - first token event) / (output_tokens - 1).
     """
-    span = last_token_ns(c) - first_token_ns(c)
-    defined = c.ok & (span > 0) & (c.output_tokens >= 2)
-    result = np.full(len(c), np.nan)
-    np.divide(span, c.output_tokens - 1, out=result, where=defined)
-    return result
+    span = c.events.last_token_ns - c.events.first_token_ns
+    return _quotient(span, c.output_tokens - 1, c.ok & (span > 0) & (c.output_tokens >= 2))
 
 
-def chunk_gaps(c: RequestColumns) -> Gaps:
-    """Return the gaps between successive token events of one choice, of ok requests; zeros are kept.
-
-    Two choices are never mixed: events are put in order of (request, choice, arrival) before they are subtracted.
-    """
-    request = c.chunks.request()
-    keep = np.flatnonzero(c.chunks.is_token() & c.ok[request])
-    choice = c.chunks.choice[keep]
-    if choice.any():
-        keep = keep[np.lexsort((choice, request[keep]))]  # stable: arrival order stays within a choice
-        choice = c.chunks.choice[keep]
-    owner = request[keep]
-    gap = np.diff(c.chunks.ns[keep])
-    real = (np.diff(owner) == 0) & (np.diff(choice) == 0) & (gap >= 0)
-    return Gaps(gap[real], owner[1:][real])
+def e2e_per_token_ns(c: RequestColumns) -> FloatArray:
+    """Return (end - sent) / output_tokens of ok requests, ns per token."""
+    return _quotient(e2e_ns(c), c.output_tokens, c.ok)
 
 
-def coalesced_share(c: RequestColumns) -> float:
-    """Return the share of token events of ok requests that shared a read with another one; NaN without events."""
-    request = c.chunks.request()
-    keep = c.chunks.is_token() & c.ok[request]
-    owner, read = request[keep], c.chunks.read[keep]
-    if not len(owner):
-        return float("nan")
-    same = (np.diff(owner) == 0) & (np.diff(read) == 0)
-    return float(np.mean(np.append(same, False) | np.insert(same, 0, False)))
+def user_speed(c: RequestColumns) -> FloatArray:
+    """Return 1 / tpot, tokens per second as one reader sees them."""
+    tpot = tpot_ns(c)
+    return _quotient(np.full(len(c), 1e9), tpot, ~np.isnan(tpot))
+
+
+def prefill_speed(c: RequestColumns) -> FloatArray:
+    """Return input_tokens / ttft, prompt tokens per second; holds the wait in the server's queue."""
+    ttft = ttft_ns(c)
+    return _quotient(c.input_tokens * 1e9, ttft, ~np.isnan(ttft))
+
+
+def tokens_per_chunk(c: RequestColumns) -> FloatArray:
+    """Return output_tokens / token events of ok requests."""
+    return _quotient(c.output_tokens, c.events.token_events, c.ok)
+
+
+def input_length(c: RequestColumns) -> FloatArray:
+    """Return prompt tokens of ok requests by server usage."""
+    return np.where(c.ok, c.input_tokens, np.nan)
+
+
+def output_length(c: RequestColumns) -> FloatArray:
+    """Return output tokens of ok requests."""
+    return np.where(c.ok, c.output_tokens, np.nan)
+
+
+def longest_gap_ns(c: RequestColumns) -> FloatArray:
+    """Return the longest chunk gap of each ok request."""
+    return np.where(c.ok, c.events.longest_gap_ns, np.nan)
+
+
+def stalls(c: RequestColumns) -> FloatArray:
+    """Return how many chunk gaps of each ok request are stalls."""
+    return np.where(c.ok & ~np.isnan(c.events.longest_gap_ns), c.events.stalls, np.nan)
+
+
+def stall_time_ns(c: RequestColumns) -> FloatArray:
+    """Return the time that each ok request spent in stalls."""
+    return np.where(c.ok & ~np.isnan(c.events.longest_gap_ns), c.events.stall_ns, np.nan)
+
+
+def late_tokens(c: RequestColumns) -> FloatArray:
+    """Return the share of tokens of each ok request that a steady reader had to wait for."""
+    return 1 - _quotient(c.events.on_time, c.events.tokens, c.ok)
+
+
+def retry_waste_ns(c: RequestColumns) -> FloatArray:
+    """Return end - sent of attempts that were followed by another attempt of the same request."""
+    return _span(c.end_ns, c.sent_ns, c.replaced)
 
 
 def impossible_spans(c: RequestColumns) -> int:
     """Return how many ok requests hold a stamp from before their sending."""
-    first, last = first_token_ns(c), c.end_ns
-    return int(np.sum(c.ok & ((first < c.sent_ns) | (last < c.sent_ns))))
+    return int(np.sum(c.ok & ((c.events.first_token_ns < c.sent_ns) | (c.end_ns < c.sent_ns))))
 
 
-def event_tokens(c: RequestColumns) -> FloatArray:
-    """Return tokens that each event brought, shape (events,); 0 for events that carry no text.
+REQUEST_FORMULAS: Mapping[str, Callable[[RequestColumns], FloatArray]] = {
+    "ttft": ttft_ns,
+    "ttft_intended": ttft_intended_ns,
+    "ttfo": ttfo_ns,
+    "reasoning_time": reasoning_time_ns,
+    "tpot": tpot_ns,
+    "longest_gap": longest_gap_ns,
+    "stalls": stalls,
+    "stall_time": stall_time_ns,
+    "late_tokens": late_tokens,
+    "e2e": e2e_ns,
+    "e2e_intended": e2e_intended_ns,
+    "time_to_last_token": time_to_last_token_ns,
+    "e2e_per_token": e2e_per_token_ns,
+    "head_time": head_time_ns,
+    "connect_time": connect_time_ns,
+    "user_speed": user_speed,
+    "prefill_speed": prefill_speed,
+    "tokens_per_chunk": tokens_per_chunk,
+    "input_length": input_length,
+    "output_length": output_length,
+    "dispatch_lag": dispatch_lag_ns,
+    "send_lag": send_lag_ns,
+    "retry_waste": retry_waste_ns,
+}
+"""Metrics with one value a request, in base units."""
 
-    Known per-event counts are used where a request has them all, else its output_tokens are shared evenly by its token
-    events, else a token event counts as one token.
+
+def within(c: RequestColumns, limits: Mapping[str, float]) -> FloatArray:
+    """Return which requests are useful: ok, not refused by an acceptance check, no metric above its limit.
+
+    `limits` holds base units by request metric. 1.0 = useful, 0.0 = not, NaN = neither ok nor failed. A metric that is
+    undefined for an ok request breaks no limit.
     """
-    token = c.chunks.is_token()
-    request = c.chunks.request()
-    events = np.bincount(request[token], minlength=len(c))
-    known = np.bincount(request[token & ~np.isnan(c.chunks.tokens)], minlength=len(c))
-    share = np.divide(c.output_tokens, events, out=np.ones(len(c)), where=(events > 0) & ~np.isnan(c.output_tokens))
-    each = np.where((known == events)[request], c.chunks.tokens, share[request])
-    return np.where(token, each, 0.0)
+    useful = c.ok & (c.accepted != 0.0)
+    for name, limit in limits.items():
+        useful &= ~(REQUEST_FORMULAS[name](c) > limit)
+    return np.where(c.ok | c.failed, useful.astype(np.float64), np.nan)
 
 
 def _inside(times: FloatArray, window: Window) -> BoolArray:
     return (times >= window.start_ns) & (times < window.end_ns)
 
 
-def _per_second(count: float, window: Window) -> float:
+def per_second(count: float, window: Window) -> float:
+    """Return count per second of the window, NaN for a window without length."""
     return count / window.seconds if window.seconds > 0 else float("nan")
 
 
 def request_throughput(c: RequestColumns, window: Window) -> float:
     """Return ok requests that end in the window, per second."""
-    return _per_second(int(np.sum(c.ok & _inside(c.end_ns, window))), window)
+    return per_second(int(np.sum(c.ok & _inside(c.end_ns, window))), window)
 
 
-def output_token_throughput(c: RequestColumns, window: Window) -> float:
-    """Return output tokens that arrive in the window, per second, whatever became of their request.
-
-    An answer that came in one piece arrives at its end.
-    """
-    streamed = float(np.sum(event_tokens(c)[_inside(c.chunks.ns, window)]))
-    whole = c.ok & np.isnan(first_token_ns(c)) & _inside(c.end_ns, window)
-    return _per_second(streamed + float(np.nansum(c.output_tokens[whole])), window)
+def goodput(c: RequestColumns, window: Window) -> float:
+    """Return useful requests that end in the window, per second; NaN where nobody said what is useful."""
+    if np.isnan(c.good).all():
+        return float("nan")
+    return per_second(int(np.sum((c.good == 1.0) & _inside(c.end_ns, window))), window)
 
 
 def input_token_throughput(c: RequestColumns, window: Window) -> float:
     """Return prompt tokens of ok requests that end in the window, per second."""
-    return _per_second(float(np.nansum(c.input_tokens[c.ok & _inside(c.end_ns, window)])), window)
+    return per_second(float(np.nansum(c.input_tokens[c.ok & _inside(c.end_ns, window)])), window)
 
 
-def total_token_throughput(c: RequestColumns, window: Window) -> float:
-    """Return input plus output token throughput."""
-    return input_token_throughput(c, window) + output_token_throughput(c, window)
+def _share(part: BoolArray, whole: BoolArray) -> Share:
+    n = int(np.sum(whole))
+    return Share(int(np.sum(part & whole)) / n if n else float("nan"), n)
 
 
-def error_rate(c: RequestColumns) -> float:
-    """Return failed / (ok + failed), a share of 1; NaN when no request ended either way."""
-    ended = int(np.sum(c.ok | c.failed))
-    return int(np.sum(c.failed)) / ended if ended else float("nan")
+def error_rate(c: RequestColumns) -> Share:
+    """Return failed / (ok + failed)."""
+    return _share(c.failed, c.ok | c.failed)
+
+
+def good_share(c: RequestColumns) -> Share:
+    """Return useful / (ok + failed); of nothing where nobody said what is useful."""
+    return _share(c.good == 1.0, ~np.isnan(c.good))
+
+
+def accepted_share(c: RequestColumns) -> Share:
+    """Return accepted / checked answers."""
+    return _share(c.accepted == 1.0, ~np.isnan(c.accepted))
+
+
+def cached_share(c: RequestColumns) -> Share:
+    """Return cached_tokens / input_tokens of ok requests whose usage names both; n counts requests."""
+    known = c.ok & ~np.isnan(c.cached_tokens) & (c.input_tokens > 0)
+    total = float(np.sum(c.input_tokens[known]))
+    return Share(float(np.sum(c.cached_tokens[known])) / total if total else float("nan"), int(np.sum(known)))
+
+
+def coalesced_share(c: RequestColumns) -> Share:
+    """Return the share of token events of ok requests that shared a read with another one; n counts events."""
+    events = float(np.sum(c.events.token_events[c.ok]))
+    return Share(float(np.sum(c.events.coalesced[c.ok])) / events if events else float("nan"), int(events))
+
+
+SHARES: Mapping[str, Callable[[RequestColumns], Share]] = {
+    "error_rate": error_rate,
+    "good_share": good_share,
+    "accepted_share": accepted_share,
+    "cached_share": cached_share,
+    "coalesced_share": coalesced_share,
+}

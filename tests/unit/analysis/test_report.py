@@ -9,7 +9,7 @@ import pytest
 from plotly.offline import get_plotlyjs
 from tests.builders import RunSpec, S, busy_run, events, row, steady, write_run
 
-from servebench.analysis.page import without_secrets
+from servebench.analysis.page.conditions import without_secrets
 from servebench.analysis.report import write_report
 
 NASTY = "</td><script>alert('m')</script><img src=x onerror=alert(1)>"

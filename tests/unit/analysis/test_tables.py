@@ -152,6 +152,7 @@ def test_quantiles_are_blank_below_ten_samples_above_them(tmp_path: Path) -> Non
 def test_json_names_the_contracts_fields_and_uses_null(tmp_path: Path) -> None:
     records = json.loads(as_json(percentile_table(load_run(small_run(tmp_path / "run", count=20)))))
     fields = ["metric", "unit", "phase", "n", "p50", "p90", "p95", "p99", "p999", "mean", "min", "max"]
+    fields += ["p95_lo", "p95_hi", "n_eff"]
     assert all(list(record) == fields for record in records)
     first = records[0]
     assert (first["metric"], first["phase"], first["n"], first["p50"], first["p95"]) == ("ttft", "load", 20, 100, None)
@@ -177,12 +178,15 @@ def test_text_shows_three_digits_a_dash_for_undefined_and_the_reason(tmp_path: P
 
 def test_markdown_has_one_row_for_each_of_the_table(busy: RunData) -> None:
     table = percentile_table(busy)
-    assert len(as_markdown(table).splitlines()) == 2 + len(table.rows)
+    assert len(as_markdown(table, every=True).splitlines()) == 2 + len(table.rows)
+    main = as_markdown(table).splitlines()
+    assert {line.split(" ")[1] for line in main[2:]} >= {"ttft", "tpot", "chunk_gap", "e2e", "error_rate", "goodput"}
+    assert not any("prefill_speed" in line or "retry_waste" in line for line in main)
 
 
 def test_csv_keeps_undefined_empty(tmp_path: Path) -> None:
     lines = as_csv(percentile_table(load_run(small_run(tmp_path / "run", count=20)))).split("\r\n")
-    assert lines[0] == "metric,unit,phase,n,p50,p90,p95,p99,p999,mean,min,max"
+    assert lines[0] == "metric,unit,phase,n,p50,p90,p95,p99,p999,mean,min,max,p95_lo,p95_hi,n_eff"
     assert lines[1].startswith("ttft,ms,load,20,100.0,,,,,")
 
 

@@ -14,7 +14,8 @@ def test_the_summary_fits_thirty_lines_of_eighty_columns(tmp_path: Path) -> None
     lines = summary_lines(examine(busy_run(tmp_path / "run")).digest, "runs/a", report="runs/a/report.html")
     assert len(lines) <= 30
     assert max(map(len, lines)) <= 80
-    assert lines[0].startswith("✗ VALID, objectives missed")
+    assert lines[0].startswith("? VALID, objectives undecided")
+    assert any("n is worth" in line for line in lines), "TTFT of rising load has no interval"
     assert lines[-1] == "Next     servebench table runs/a --by phase"
     assert any("–1" in line for line in lines)  # noqa: RUF001 - the dash shown
     assert any("p999 needs 10,000 samples" in line for line in lines)

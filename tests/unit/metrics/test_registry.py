@@ -11,9 +11,12 @@ PAGE = Path(__file__).parents[3] / "docs" / "metrics.md"
 def test_names_are_unique_and_every_metric_has_a_formula_in_code() -> None:
     names = [metric.name for metric in METRICS]
     assert len(names) == len(set(names))
-    public = set(dir(formulas))
-    for name in names:
-        assert {name, f"{name}_ns", f"{name}s"} & public, name
+    of_kind = {
+        kind: {metric.name for metric in METRICS if metric.kind == kind} for kind in ("request", "share", "chunk")
+    }
+    assert of_kind["request"] == set(formulas.REQUEST_FORMULAS)
+    assert of_kind["share"] == set(formulas.SHARES)
+    assert of_kind["chunk"] == {"chunk_gap"}
 
 
 def test_every_metric_says_where_it_starts_stops_and_when_it_is_undefined() -> None:

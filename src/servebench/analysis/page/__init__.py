@@ -1,0 +1,73 @@
+"""Know what the report says and in which order; words and numbers only, no markup."""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+from servebench.analysis.digest import Digest
+from servebench.analysis.numbers import clock
+from servebench.analysis.page.conditions import command, conditions, conditions_line
+from servebench.analysis.page.model import Banner, Page, PlotGroup
+from servebench.analysis.page.tables import tables
+from servebench.analysis.page.tiles import tiles
+from servebench.analysis.plots import Plot
+from servebench.analysis.words import verdict_glyph, verdict_words
+from servebench.core.outcomes import Status
+from servebench.metrics import METRICS
+from servebench.shards.manifest import Verdict
+
+
+def build_page(found: Digest, plots: Sequence[Plot]) -> Page:
+    """Return the report of a digest in words."""
+    manifest = found.manifest
+    length = max((phase.window.end_ns for phase in found.phases), default=0.0) / 1e9
+    return Page(
+        name=manifest.name,
+        run_id=manifest.run_id,
+        version=manifest.servebench_version,
+        when=f"{_utc(manifest.created_utc)}, {clock(length)} long",
+        verdict=_banner(manifest.verdict),
+        conditions_line=conditions_line(found),
+        tiles=tiles(found),
+        standouts=found.standouts,
+        plot_groups=_groups(plots),
+        tables=tables(found),
+        conditions=conditions(found),
+        command=command(found),
+        metrics=METRICS,
+    )
+
+
+def _utc(text: str) -> str:
+    """Return an ISO time in UTC to the second, or the text as it is where it is no such time."""
+    try:
+        return f"{datetime.fromisoformat(text).astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
+    except ValueError:
+        return text
+
+
+def _banner(verdict: Verdict | None) -> Banner:
+    if verdict is None:
+        return Banner(headline="no verdict yet", glyph="?", tone="warn", reasons=())
+    tone = "warn" if verdict.status == Status.INTERRUPTED or verdict.objectives == "undecided" else "good"
+    if verdict.status == Status.INVALID or verdict.objectives == "missed":
+        tone = "bad"
+    return Banner(
+        headline=verdict_words(verdict), glyph=verdict_glyph(verdict), tone=tone, reasons=tuple(verdict.reasons)
+    )
+
+
+def _groups(plots: Sequence[Plot]) -> tuple[PlotGroup, ...]:
+    def under(title: str, names: Sequence[str], note: str = "") -> PlotGroup:
+        return PlotGroup(title=title, plots=tuple(p for p in plots if p.name in names), note=note)
+
+    groups = (
+        under(
+            "Under load",
+            ("throughput", "ttft-load", "tpot-load", "e2e-load"),
+            "One point per measured load level, a marker shape per phase; no point where samples are too few.",
+        ),
+        under("Over the run", ("rates", "latency", "tokens", "in-flight")),
+        under("Distributions", [p.name for p in plots if p.name.startswith("ecdf-")]),
+        under("Client", ("hub-lag", "cpu")),
+    )
+    return tuple(group for group in groups if group.plots)

@@ -1,0 +1,1 @@
+"""Know the literal definitions of all metrics, by theme."""

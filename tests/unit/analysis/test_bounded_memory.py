@@ -1,0 +1,89 @@
+"""Runs whose events are too many to be kept give the same numbers as those whose events are."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tests.builders import MS, RunSpec, S, busy_run, events, query, row, steady, write_run
+
+from servebench.analysis.samples import rate_over
+from servebench.analysis.source import RunData, load_run
+from servebench.analysis.tables import percentile_table
+from servebench.analysis.windows import phase_windows
+from servebench.core.errors import ShardError
+
+GAPS = """
+    with events as (
+        select seq, {group} as key, unnest(chunk_ns) as ns, unnest(chunk_kind) as kind
+        from read_parquet('{folder}/requests/*.parquet') where outcome = 'ok' and measured),
+    gaps as (
+        select key, (ns - lag(ns) over (partition by seq order by ns)) / 1e6 as v from events where kind = 'content')
+    select key, count(v), quantile_cont(v, 0.5), quantile_cont(v, 0.99), max(v), avg(v) from gaps
+    where v is not null group by key order by key
+"""
+
+
+@pytest.fixture(scope="module")
+def busy(tmp_path_factory: pytest.TempPathFactory) -> RunData:
+    return load_run(busy_run(tmp_path_factory.mktemp("busy") / "run"))
+
+
+def read_again(run: RunData) -> RunData:
+    return replace(run, chunks=replace(run.chunks, kept=()))
+
+
+@pytest.mark.parametrize("group", ["phase", "worker"])
+def test_gaps_that_are_read_again_equal_those_that_were_kept_and_duckdbs(busy: RunData, group: str) -> None:
+    table = percentile_table(read_again(busy), (group,))
+    assert table == percentile_table(busy, (group,))
+    for key, n, p50, p99, largest, mean in query(GAPS.format(group=group, folder=busy.folder)):
+        found = table.find("chunk_gap", key)
+        assert found is not None
+        assert found.n == n
+        assert (found.p50, found.p99, found.max, found.mean) == pytest.approx((p50, p99, largest, mean), rel=1e-9)
+
+
+def test_the_division_into_parts_changes_nothing(tmp_path: Path) -> None:
+    rng = np.random.default_rng(8)
+    rows = [
+        row(k, sent_ns=k * 50 * MS, ttft_ns=int(rng.integers(50, 900)) * MS, gap_ns=int(rng.integers(1, 40)) * MS)
+        for k in range(300)
+    ]
+    tables = []
+    for parts in (1, 2, 7):
+        spec = RunSpec(rows=rows, phases=[steady("load", 0, 20)], parts=parts)
+        tables.append(percentile_table(load_run(write_run(tmp_path / f"run{parts}", spec))))
+    assert tables[0] == tables[1] == tables[2]
+
+
+def test_a_part_that_changes_while_it_is_read_is_refused(tmp_path: Path) -> None:
+    run = read_again(load_run(busy_run(tmp_path / "run")))
+    part = run.chunks.places[0].path
+    part.write_bytes(run.chunks.places[1].path.read_bytes())
+    with pytest.raises(ShardError, match="changed while the run was read"):
+        percentile_table(run)
+
+
+def test_output_tokens_count_where_they_arrive(busy: RunData) -> None:
+    for name, window in phase_windows(busy).items():
+        (truth,) = query(f"""
+            with events as (
+                select seq, output_tokens, unnest(chunk_ns) as ns, unnest(chunk_kind) as kind
+                from read_parquet('{busy.folder}/requests/*.parquet')),
+            shares as (
+                select ns, coalesce(output_tokens, count(*) over (partition by seq))
+                    / count(*) over (partition by seq) as tokens
+                from events where kind = 'content')
+            select sum(tokens) from shares where ns >= {window.start_ns} and ns < {window.end_ns}
+            """)
+        assert rate_over("output_token_throughput", busy, [window]) * window.seconds == pytest.approx(truth[0]), name
+
+
+def test_an_answer_in_one_piece_brings_its_tokens_at_its_end(tmp_path: Path) -> None:
+    rows = [row(0, sent_ns=0) | events() | {"end_ns": 5 * S, "output_tokens": 40, "chunk_tokens": []}]
+    phases = [steady("early", 0, 4), steady("late", 4, 10)]
+    run = load_run(write_run(tmp_path / "run", RunSpec(rows=rows, phases=phases)))
+    early, late = phase_windows(run).values()
+    assert rate_over("output_token_throughput", run, [early]) == 0
+    assert rate_over("output_token_throughput", run, [late]) == pytest.approx(40 / 6)
