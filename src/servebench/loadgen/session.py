@@ -11,7 +11,6 @@ from pathlib import Path
 
 import gevent
 import msgspec
-import numpy as np
 from gevent.event import Event
 from gevent.greenlet import Greenlet
 
@@ -20,19 +19,21 @@ from servebench.core.records import RequestRecord
 from servebench.core.units import NS_PER_S
 from servebench.loadgen.address import parse_target
 from servebench.loadgen.client import Client
-from servebench.loadgen.dispatch import Permit, PlanDispatcher, TokenDispatcher
+from servebench.loadgen.closed_users import ClosedUsers
+from servebench.loadgen.engines import Engine, EngineParts, make_engine, mean_gaps_ns
 from servebench.loadgen.health import HealthGauges, HealthMonitor, HubTicker
 from servebench.loadgen.live import LiveCounters
 from servebench.loadgen.membership import Change
 from servebench.loadgen.messages import Arm, Closed, Health, Lease, NeedSeqs, Prepare, Status, Step, Stop, WorkerFault
+from servebench.loadgen.permit import Permit, SeqPool
 from servebench.loadgen.recorder import Recorder
 from servebench.loadgen.requester import Requester, RequestParts
 from servebench.loadgen.runclock import RunClock
+from servebench.loadgen.token_dispatch import TokenDispatcher
 from servebench.shards.folder import join_run_folder
 from servebench.shards.parts import PartIdentity
 from servebench.wire.endpoints import ENDPOINTS
 from servebench.workload.codec import decode_workload
-from servebench.workload.draw import Drawer
 from servebench.workload.model import Workload
 from servebench.workload.prompts import PromptSet
 from servebench.workload.schedule import Schedule, plan
@@ -69,18 +70,21 @@ class WorkerSession:
         self.run_id = order.run_id
         self._order, self._setup = order, setup
         self._permit = Permit()
+        self._seqs = SeqPool(self._permit, self._ask_for_blocks)
         self._live = LiveCounters()
         self._workload: Workload = decode_workload(order.workload.encode())
         self._prompts = PromptSet.load(self._workload.prompts)
         self._schedule: Schedule | None = plan(self._workload, self._prompts) if order.engine == "plan" else None
-        self._endpoint = ENDPOINTS[self._workload.target.endpoint]
+        dialect = ENDPOINTS[self._workload.target.endpoint]
+        stream = self._workload.requests.stream and dialect.streams
+        self._endpoint = dialect.at(order.model, stream=stream)
         self._target = parse_target(setup.url)
         self._client = Client(
             self._target,
             self._endpoint,
             self._workload.requests.timeouts,
-            headers=setup.headers,
-            stream=self._workload.requests.stream,
+            headers=self._endpoint.headers_with(setup.headers),
+            stream=stream,
         )
         self._close_asked, self.closed = Event(), Event()
         self._stop: Stop | None = None
@@ -89,7 +93,7 @@ class WorkerSession:
         self._recorder: Recorder | None = None
         self._health: HealthMonitor | None = None
         self._requester: Requester | None = None
-        self._dispatcher: PlanDispatcher | TokenDispatcher | None = None
+        self._engine: Engine | None = None
         self._done = False
         self._failed = False
 
@@ -125,7 +129,7 @@ class WorkerSession:
             prompts=self._prompts,
             tag=run_tag(self.run_id),
             target=self._target.redacted,
-            mean_gap_ns=self._mean_gaps_ns(),
+            mean_gap_ns=mean_gaps_ns(self._schedule),
         )
         self._requester = Requester(
             parts=parts,
@@ -136,9 +140,23 @@ class WorkerSession:
             tell_locust=setup.tell_locust,
             on_failure=self.fail,
         )
-        self._dispatcher = self._make_dispatcher(clock, self._requester)
+        self._engine = make_engine(
+            EngineParts(
+                workload=self._workload,
+                schedule=self._schedule,
+                prompts=self._prompts,
+                worker_id=setup.worker_id,
+                incarnation=int(setup.worker.rsplit("-", 1)[-1], 16),
+                clock=clock,
+                permit=self._permit,
+                seqs=self._seqs,
+                requester=self._requester,
+                rate_per_s=setup.token_rate_per_s,
+                on_failure=self.fail,
+            )
+        )
         self._health.start()
-        gevent.spawn(self._run, self._requester, self._dispatcher, self._recorder, self._health)
+        gevent.spawn(self._run, self._requester, self._engine, self._recorder, self._health)
         gevent.spawn(self._report)
 
     def lease(self, message: Lease) -> None:
@@ -151,9 +169,9 @@ class WorkerSession:
     def stop(self, message: Stop) -> None:
         """Send nothing intended from `stop_ns` on."""
         self._stop = message
-        self._permit.stop_ns = min(self._permit.stop_ns, message.stop_ns)
-        if self._dispatcher is not None:
-            self._dispatcher.wake()
+        self._permit.stop_at(message.stop_ns)
+        if self._engine is not None:
+            self._engine.wake()
 
     def cancel_now(self) -> None:
         """End what is in flight."""
@@ -166,18 +184,22 @@ class WorkerSession:
 
     def add_block(self, first: int, count: int) -> None:
         """Take leased seqs."""
-        if isinstance(self._dispatcher, TokenDispatcher):
-            self._dispatcher.add_block(first, count)
+        self._seqs.add(first, count)
 
     def step(self, message: Step) -> None:
         """Mark later requests with a new step."""
-        if isinstance(self._dispatcher, TokenDispatcher):
-            self._dispatcher.step = message.index
+        if isinstance(self._engine, TokenDispatcher):
+            self._engine.step = message.index
+
+    def set_users(self, count: int) -> None:
+        """Have this many closed users."""
+        if isinstance(self._engine, ClosedUsers):
+            self._engine.set_users(count)
 
     def rate_changed(self) -> None:
         """Follow the tokens' new rate now."""
-        if isinstance(self._dispatcher, TokenDispatcher):
-            self._dispatcher.wake()
+        if isinstance(self._engine, TokenDispatcher):
+            self._engine.wake()
 
     def leave(self, drain_ns: int) -> None:
         """End this worker's part of the run and wait until it is on disk; called when the process is told to go."""
@@ -207,12 +229,12 @@ class WorkerSession:
     def _run(
         self,
         requester: Requester,
-        dispatcher: PlanDispatcher | TokenDispatcher,
+        engine: Engine,
         recorder: Recorder,
         health: HealthMonitor,
     ) -> None:
         try:
-            Greenlet.spawn(dispatcher.run).get()
+            Greenlet.spawn(engine.run).get()
             self._drain(requester)
             self._done = True
             self._send_status()
@@ -233,6 +255,7 @@ class WorkerSession:
                     worker_id=self._setup.worker_id,
                     begun=self._live.dispatched,
                     rows=recorder.rows,
+                    first_measured_ns=self._live.first_measured_ns,
                 )
             )
             self.closed.set()
@@ -300,30 +323,8 @@ class WorkerSession:
             dispatch_lag_max_ns=None if worst is None else int(worst),
         )
 
-    def _make_dispatcher(self, clock: RunClock, requester: Requester) -> PlanDispatcher | TokenDispatcher:
-        setup = self._setup
-        if self._schedule is not None:
-            return PlanDispatcher(
-                self._schedule, setup.worker_id, clock, self._permit, requester.render, requester.launch
-            )
-        incarnation = int(setup.worker.rsplit("-", 1)[-1], 16)
-        return TokenDispatcher(
-            drawer=Drawer(self._workload, self._prompts),
-            poisson=self._workload.arrivals.process == "poisson",
-            rng=np.random.default_rng(np.random.SeedSequence(self._workload.seed, spawn_key=(incarnation,))),
-            clock=clock,
-            permit=self._permit,
-            rate_per_s=setup.token_rate_per_s,
-            need_blocks=lambda blocks: setup.send(
-                NeedSeqs(run_id=self.run_id, worker_id=setup.worker_id, blocks=blocks)
-            ),
-            render=requester.render,
-            launch=requester.launch,
-        )
-
-    def _mean_gaps_ns(self) -> dict[str, float]:
-        phases = self._schedule.phases if self._schedule is not None else ()
-        return {phase.name: (phase.end_ns - phase.start_ns) / phase.planned for phase in phases if phase.planned}
+    def _ask_for_blocks(self, blocks: int) -> None:
+        self._setup.send(NeedSeqs(run_id=self.run_id, worker_id=self._setup.worker_id, blocks=blocks))
 
 
 def run_tag(run_id: str) -> str:

@@ -4,7 +4,7 @@
 rate segments, or a slice of a trace. The JSON form of `Workload` travels to the workers and into the manifest.
 """
 
-from typing import Literal
+from typing import Literal, TypeAlias
 
 import msgspec
 
@@ -153,10 +153,24 @@ class Prompts(msgspec.Struct, frozen=True, kw_only=True):
     conversation: Conversation | None = None
 
 
+EndpointName: TypeAlias = Literal[
+    "openai-chat",
+    "openai-completions",
+    "openai-responses",
+    "openai-embeddings",
+    "anthropic-messages",
+    "tgi-generate",
+    "triton-generate",
+    "kserve-v2",
+    "ollama-chat",
+]
+"""Dialects that `wire` speaks; a test holds the two lists to each other."""
+
+
 class Target(msgspec.Struct, frozen=True, kw_only=True):
     """What is loaded. The address is no part of a workload: it is given with `--url`."""
 
-    endpoint: Literal["openai-chat", "openai-completions"] = "openai-chat"
+    endpoint: EndpointName = "openai-chat"
     model: str | None = None
     declared: dict[str, str] = {}
     cache: str = "undeclared"

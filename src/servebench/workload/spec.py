@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
+from servebench.workload.model import EndpointName
 from servebench.workload.spec_load import ClosedLoad, LoadSpec
 from servebench.workload.spec_prompts import PromptsSpec
 from servebench.workload.strict import Strict, wrong
@@ -15,17 +16,6 @@ from servebench.workload.words import Declared, Duration, Param, Share, Slug
 
 LATER_KEYS = frozenset({"accept", "share"})
 LATER_WORDS: dict[str, frozenset[str]] = {
-    "endpoint": frozenset(
-        {
-            "openai-responses",
-            "openai-embeddings",
-            "anthropic-messages",
-            "tgi-generate",
-            "triton-generate",
-            "kserve-v2",
-            "ollama-chat",
-        }
-    ),
     "state": frozenset({"cold", "warm", "shared_prefix"}),
     "kind": frozenset(
         {"sharegpt", "oasst", "humaneval", "arena-hard", "text", "trace", "mooncake", "burstgpt", "ragpulse"}
@@ -46,7 +36,7 @@ class CacheSpec(Strict):
 class TargetSpec(Strict):
     """What is loaded; its address is given with `--url`."""
 
-    endpoint: Literal["openai-chat", "openai-completions"] = "openai-chat"
+    endpoint: EndpointName = "openai-chat"
     model: Annotated[str, Field(min_length=1)] | None = None
     declared: dict[str, Declared] = Field(
         default={}, description="conditions of the server, e.g. engine, precision, accelerator"

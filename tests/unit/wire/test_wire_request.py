@@ -3,7 +3,7 @@
 import io
 import json
 from http.client import parse_headers
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
@@ -11,6 +11,7 @@ from servebench.core.errors import InputError
 from servebench.core.records import Message
 from servebench.wire.endpoints import ENDPOINTS
 from servebench.wire.request import render_request, request_head
+from servebench.workload.model import EndpointName
 
 TALK = [Message("system", "Be brief."), Message("user", "Grüße 🚲")]
 
@@ -200,6 +201,10 @@ def test_an_endpoint_knows_its_name_and_the_paths_of_streams_and_of_whole_answer
 def test_a_path_that_names_the_model_needs_one(name: str) -> None:
     with pytest.raises(InputError, match="--model"):
         ENDPOINTS[name].at(None, stream=True)
+
+
+def test_a_workload_file_may_name_every_endpoint_and_no_other() -> None:
+    assert set(get_args(EndpointName)) == set(ENDPOINTS)
 
 
 def test_a_key_goes_where_the_dialect_looks_for_it_and_stays_where_engines_look() -> None:

@@ -64,7 +64,6 @@ objectives: {ttft: {p95: 0.8}}
     [
         ("kind: open\n  phases:\n    - {name: even, shape: steady, rate_per_s: 2, duration: 30s}", CLOSED, "load.kind"),
         ("kind: mt-bench", "kind: sharegpt", "prompts.source.kind"),
-        ("seed: 7", "target: {endpoint: anthropic-messages}", "target.endpoint"),
         ("seed: 7", "target: {cache: {state: cold}}", "target.cache.state"),
         ("seed: 7", "accept: []", "accept"),
         ("seed: 7", "requests: {lengths: exact}", "requests.lengths"),
