@@ -29,6 +29,7 @@ from servebench.loadgen.messages import (
     Status,
     Step,
     Stop,
+    Users,
     WorkerFault,
 )
 from servebench.loadgen.roster import Roster
@@ -63,6 +64,9 @@ class Order:
     schedule_hash: str | None
     duration_ns: int | None
     drain_ns: int
+    users: int | None = None
+    total: int | None = None
+    """Closed load: users over all workers, and requests in all (None = until the duration ends)."""
 
 
 class Coordinator:
@@ -87,7 +91,7 @@ class Coordinator:
     @property
     def by_hand(self) -> bool:
         """Whether an operator sets the rate, not a schedule."""
-        return self._order.schedule_hash is None
+        return self._order.prepare.engine == "tokens"
 
     # Called from outside.
 
@@ -156,11 +160,20 @@ class Coordinator:
 
     def on_need(self, message: NeedSeqs) -> None:
         """Lease seqs to a worker of a run without schedule; none is ever given twice."""
+        self._roster.heard(message.worker_id)
         for _ in range(message.blocks):
-            self._runbook.leased(message.worker_id, self._next_seq, BLOCK_SEQS)
-            block = SeqBlock(run_id=self.run_id, first=self._next_seq, count=BLOCK_SEQS)
-            self._roster.send(block, [message.worker_id])
-            self._next_seq += BLOCK_SEQS
+            count = self._block_size()
+            self._runbook.leased(message.worker_id, self._next_seq, count)
+            self._roster.send(SeqBlock(run_id=self.run_id, first=self._next_seq, count=count), [message.worker_id])
+            self._next_seq += count
+
+    def _block_size(self) -> int:
+        """Return how many seqs to lease: smaller blocks near the end, so that no worker sits on the last requests."""
+        total = self._order.total
+        if total is None:
+            return BLOCK_SEQS
+        left = total - self._next_seq
+        return min(left, BLOCK_SEQS, max(1, left // (2 * max(1, len(self._roster.live())))))
 
     def on_closed(self, message: Closed) -> None:
         """Note that a worker's rows are all on disk."""
@@ -214,6 +227,7 @@ class Coordinator:
             self._send_arm(worker_id, self._clock)
         self._send_leases(self._table, self._clock)
         self._note_members(self._table)
+        self._share_users(self._table)
         self._state = "running"
         self._chronicle.tell("marker", "armed", self._clock.now_ns(), data={"workers": len(self._roster.workers)})
 
@@ -276,6 +290,7 @@ class Coordinator:
             self._chronicle.tell("join", f"worker {worker} joined", clock.now_ns(), worker=worker, aloud=True)
         if lost or joined:
             self._note_members(table)
+            self._share_users(table)
 
     def _note_lost(self, worker_id: str, why: str) -> None:
         state = self._roster.workers[worker_id]
@@ -296,6 +311,15 @@ class Coordinator:
         self._runbook.members(from_ns, names)
         text = f"{len(names)} workers share the load"
         self._chronicle.tell("members", text, from_ns, data={"workers": names})
+
+    def _share_users(self, table: Membership) -> None:
+        """Spread the closed users over the members; the first ones take what is left over."""
+        users, members = self._order.users, table.current
+        if users is None or not members:
+            return
+        each, rest = divmod(users, len(members))
+        for index, worker_id in enumerate(members):
+            self._roster.send(Users(run_id=self.run_id, count=each + (index < rest)), [worker_id])
 
     def _close_workers(self) -> None:
         self._state = "closing"

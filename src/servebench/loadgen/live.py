@@ -19,21 +19,25 @@ class LiveCounters:
         self.dispatched = 0
         self.sent = 0
         self.late = 0
+        self.first_measured_ns: int | None = None
+        self.last_end_monotonic_ns: int | None = None
         self.input_tokens = 0
         self.output_tokens = 0
         self.outcomes: Counter[str] = Counter()
         self.error_classes: Counter[str] = Counter()
         self.ttft, self.tpot, self.chunk_gap, self.dispatch_lag = Sketch(), Sketch(), Sketch(), Sketch()
 
-    def began(self, lag_ns: int, *, late: bool) -> None:
-        """Note that a request was handed over, this long after its intended time."""
+    def began(self, *, late: bool, measured: bool, now_ns: int) -> None:
+        """Note that a request was handed over at a time of the run clock."""
         self.dispatched += 1
         self.late += late
-        self.dispatch_lag.add(lag_ns)
+        if measured and self.first_measured_ns is None:
+            self.first_measured_ns = now_ns
 
     def ended(self, record: RequestRecord) -> None:
         """Note how a request ended; costs some 30 us with 256 chunks."""
         answer = record.answer
+        self.last_end_monotonic_ns = max(answer.end_ns, self.last_end_monotonic_ns or answer.end_ns)
         self.outcomes[answer.outcome.value] += 1
         if answer.error_class is not None:
             self.error_classes[answer.error_class] += 1

@@ -141,14 +141,17 @@ class MasterRole:
         url = self._url()
         target = parse_target(url)
         model = settings.model or workload.target.model or only_model(target, settings.api_key)
-        schedule = plan(workload) if planned else None
+        schedule = plan(workload) if planned and workload.closed is None else None
         if schedule is not None and not len(schedule):
             msg = f"workload {workload.name} plans no request: raise a rate or a duration"
             raise InputError(msg)
         now = datetime.datetime.now(datetime.UTC)
         run_id = new_run_id(now, settings.run_name or workload.name, new_token())
         folder = create_run_folder(settings.out, run_id)
+        closed = workload.closed if planned else None
         manifest = self._manifest(run_id, now, workload, schedule, target.redacted)
+        if closed is not None:
+            manifest.engine = "closed"
         write_manifest(folder.root, manifest)
         prepare = Prepare(
             run_id=run_id,
@@ -161,8 +164,10 @@ class MasterRole:
         order = Order(
             prepare=prepare,
             schedule_hash=manifest.schedule_hash,
-            duration_ns=workload.duration_ns if schedule is not None else None,
+            duration_ns=workload.duration_ns if schedule is not None else closed.duration_ns if closed else None,
             drain_ns=settings.drain_ns,
+            users=closed.users if closed else None,
+            total=closed.total if closed else None,
         )
         run = Coordinator(
             order,
@@ -170,7 +175,7 @@ class MasterRole:
             Chronicle(
                 run_id,
                 order.duration_ns,
-                Runbook(folder.root, manifest, schedule),
+                Runbook(folder.root, manifest, schedule, closed),
                 Journal(folder.events),
                 self._pipe,
             ),

@@ -32,7 +32,7 @@ class ClockPong(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Prepare(msgspec.Struct, frozen=True, kw_only=True):
-    """Master: load this workload (its JSON), plan it and open the recorder. `engine` is plan or tokens."""
+    """Master: load this workload (its JSON), plan it and open the recorder. `engine` is plan, tokens or closed."""
 
     run_id: str
     engine: str
@@ -91,10 +91,17 @@ class NeedSeqs(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SeqBlock(msgspec.Struct, frozen=True, kw_only=True):
-    """Master: seqs [first, first + count) belong to this worker and to nobody else, ever."""
+    """Master: seqs [first, first + count) belong to this worker and to nobody else, ever. None = there are no more."""
 
     run_id: str
     first: int
+    count: int
+
+
+class Users(msgspec.Struct, frozen=True, kw_only=True):
+    """Master: have this many closed users from now on."""
+
+    run_id: str
     count: int
 
 
@@ -165,12 +172,17 @@ class Close(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Closed(msgspec.Struct, frozen=True, kw_only=True):
-    """Worker: everything it has is on disk. `begun` = seqs it dispatched."""
+    """Worker: everything it has is on disk. `begun` = seqs it dispatched.
+
+    `first_measured_ns` is when it began its first measured request, `last_end_ns` when its last one ended.
+    """
 
     run_id: str
     worker_id: str
     begun: int
     rows: int
+    first_measured_ns: int | None = None
+    last_end_ns: int | None = None
 
 
 class WorkerFault(msgspec.Struct, frozen=True, kw_only=True):

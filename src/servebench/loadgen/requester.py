@@ -1,13 +1,14 @@
 """Know how one planned request becomes one row: render, perform, record, tell Locust."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import gevent
 from gevent.event import Event
 
 from servebench.core.outcomes import Outcome
-from servebench.core.records import Answer, Ask, RequestRecord, SendStamps
+from servebench.core.records import Answer, Ask, Message, RequestRecord, SendStamps
 from servebench.core.units import NS_PER_MS
 from servebench.loadgen.client import Client
 from servebench.loadgen.live import LiveCounters
@@ -23,7 +24,7 @@ LATE_SHARE_OF_GAP = 0.01
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestParts:
-    """What every request of a run shares. `tag` is the run's 8 hex digits in X-Request-Id; `salt` nothing yet."""
+    """What every request of a run shares; `tag` is the run's 8 hex digits in X-Request-Id."""
 
     endpoint: Endpoint
     model: str | None
@@ -38,7 +39,7 @@ class RequestParts:
 class Requester:
     """Sends the requests of one run on one worker and records each of them."""
 
-    def __init__(  # noqa: PLR0913 - the parts of one requester, all of them its collaborators
+    def __init__(  # noqa: PLR0913 - its collaborators
         self,
         *,
         parts: RequestParts,
@@ -53,76 +54,121 @@ class Requester:
         self._recorder, self._live = recorder, live
         self._tell_locust, self._on_failure = tell_locust, on_failure
         self.inflight = 0
+        self._busy = 0
         self._idle = Event()
         self._idle.set()
 
-    def render(self, ask: Ask) -> bytes:
-        """Return the JSON body; called by the dispatcher before the request is due."""
+    def messages(self, ask: Ask) -> tuple[Message, ...]:
+        """Return what a request says, without the history before it."""
+        return self._parts.prompts.messages(ask.prompt_id, ask.input_tokens)
+
+    def render(self, ask: Ask, history: Sequence[Message] = ()) -> bytes:
+        """Return the JSON body; for planned requests called before they are due."""
         parts = self._parts
         return parts.endpoint.body(
             model=parts.model,
-            messages=parts.prompts.messages(ask.prompt_id, ask.input_tokens),
+            messages=(*history, *self.messages(ask)),
             max_tokens=ask.max_tokens,
             stream=parts.requests.stream,
             params=parts.requests.params,
         )
 
     def launch(self, ask: Ask, body: bytes) -> None:
-        """Hand a request to its own greenlet; called by the dispatcher at the intended time. Does not block."""
-        now_ns = self._clock.now_ns()
-        lag_ns = now_ns - ask.intended_ns if ask.intended_ns is not None else 0
-        late = lag_ns > max(LATE_AT_LEAST_NS, LATE_SHARE_OF_GAP * self._parts.mean_gap_ns.get(ask.phase, 0.0))
-        self._live.began(lag_ns, late=late)
-        self.inflight += 1
+        """Hand a request to its own greenlet; called by a dispatcher at the intended time. Does not block."""
+        dispatched_ns, late = self._begin(ask)
+        gevent.spawn(self._run, ask, body, dispatched_ns, late)
+
+    def perform(self, ask: Ask, body: bytes) -> RequestRecord:
+        """Send a request and record it in the calling greenlet, which waits for the answer."""
+        dispatched_ns, late = self._begin(ask)
+        with self._ending():
+            return self._perform(ask, body, dispatched_ns, late=late)
+
+    def leave_out(self, ask: Ask, outcome: Outcome, error_class: str) -> None:
+        """Record a planned request that is not sent."""
+        now_ns = self._clock.to_monotonic_ns(self._clock.now_ns())
+        answer = Answer(outcome=outcome, error_class=error_class, end_ns=now_ns)
+        self._keep(self._record(ask, SendStamps(), answer, late=False))
+
+    @contextmanager
+    def busy(self) -> Iterator[None]:
+        """Count as work that the end of the run waits for, also while nothing is in flight."""
+        self._busy += 1
         self._idle.clear()
-        gevent.spawn(self._run, ask, body, self._clock.to_monotonic_ns(now_ns), late)
+        try:
+            yield
+        finally:
+            self._busy -= 1
+            self._rest()
 
     def wait_idle(self, timeout_s: float | None) -> bool:
-        """Wait until no request is in flight; False on time-out. Blocks the calling greenlet only."""
+        """Wait until nothing is in flight or to come; False on time-out. Blocks the calling greenlet only."""
         return bool(self._idle.wait(timeout_s))
 
     def cancel_all(self) -> int:
         """End what is in flight now, as cancelled; return how many."""
         return self._client.cancel_all()
 
-    def _run(self, ask: Ask, body: bytes, dispatched_ns: int, late: bool) -> None:
+    def _begin(self, ask: Ask) -> tuple[int, bool]:
+        """Note that a request is handed over; return when, on the monotonic clock, and whether that is late."""
+        now_ns = self._clock.now_ns()
+        late = False
+        if ask.intended_ns is not None:
+            lag_ns = now_ns - ask.intended_ns
+            late = lag_ns > max(LATE_AT_LEAST_NS, LATE_SHARE_OF_GAP * self._parts.mean_gap_ns.get(ask.phase, 0.0))
+            self._live.dispatch_lag.add(lag_ns)
+        self._live.began(late=late, measured=ask.measured, now_ns=now_ns)
+        self.inflight += 1
+        self._idle.clear()
+        return self._clock.to_monotonic_ns(now_ns), late
+
+    @contextmanager
+    def _ending(self) -> Iterator[None]:
         try:
-            record = self._perform(ask, body, dispatched_ns, late=late)
-            self._recorder.add(record)
-            self._live.ended(record)
-            self._tell_locust(record, self._clock.epoch_monotonic_ns)
-        except Exception as error:  # noqa: BLE001 - top of a greenlet: the harness failed, the run ends
-            self._on_failure(error)
+            yield
         finally:
             self.inflight -= 1
-            if not self.inflight:
-                self._idle.set()
+            self._rest()
+
+    def _rest(self) -> None:
+        if not self.inflight and not self._busy:
+            self._idle.set()
+
+    def _run(self, ask: Ask, body: bytes, dispatched_ns: int, late: bool) -> None:
+        with self._ending():
+            try:
+                self._perform(ask, body, dispatched_ns, late=late)
+            except Exception as error:  # noqa: BLE001 - top of a greenlet: the harness failed, the run ends
+                self._on_failure(error)
 
     def _perform(self, ask: Ask, body: bytes, dispatched_ns: int, *, late: bool) -> RequestRecord:
-        request_id = f"{self._parts.tag}-{ask.seq}-0"
         limit = self._parts.requests.max_inflight
         if limit is not None and self.inflight > limit:
             answer = Answer(outcome=Outcome.SHED, error_class="max_inflight", end_ns=dispatched_ns)
-            return self._record(ask, request_id, SendStamps(dispatched_ns=dispatched_ns), answer, late=late)
+            return self._keep(self._record(ask, SendStamps(dispatched_ns=dispatched_ns), answer, late=late))
+        request_id = self._request_id(ask)
         done = self._client.perform(body, request_id, dispatched_ns)
-        return RequestRecord(
-            ask=ask,
-            attempt=0,
-            request_id=request_id,
-            stamps=done.stamps,
-            answer=done.answer,
-            late=late,
-            target=self._parts.target,
-            reconnects=done.reconnects,
-            conn_reused=done.conn_reused,
-            request_bytes=done.request_bytes,
+        return self._keep(
+            RequestRecord(
+                ask=ask,
+                attempt=0,
+                request_id=request_id,
+                stamps=done.stamps,
+                answer=done.answer,
+                late=late,
+                target=self._parts.target,
+                reconnects=done.reconnects,
+                conn_reused=done.conn_reused,
+                request_bytes=done.request_bytes,
+            )
         )
 
-    def _record(self, ask: Ask, request_id: str, stamps: SendStamps, answer: Answer, *, late: bool) -> RequestRecord:
+    def _record(self, ask: Ask, stamps: SendStamps, answer: Answer, *, late: bool) -> RequestRecord:
+        """Return the row of a request that was not sent."""
         return RequestRecord(
             ask=ask,
             attempt=0,
-            request_id=request_id,
+            request_id=self._request_id(ask),
             stamps=stamps,
             answer=answer,
             late=late,
@@ -131,3 +177,12 @@ class Requester:
             conn_reused=None,
             request_bytes=0,
         )
+
+    def _keep(self, record: RequestRecord) -> RequestRecord:
+        self._recorder.add(record)
+        self._live.ended(record)
+        self._tell_locust(record, self._clock.epoch_monotonic_ns)
+        return record
+
+    def _request_id(self, ask: Ask) -> str:
+        return f"{self._parts.tag}-{ask.seq}-0"

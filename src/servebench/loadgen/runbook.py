@@ -8,7 +8,10 @@ from typing import Any
 import numpy as np
 
 from servebench.core.units import NS_PER_S
+from servebench.loadgen.closed_users import PHASE as CLOSED_PHASE
+from servebench.loadgen.closed_users import WARMUP_PHASE
 from servebench.loadgen.roster import WorkerState
+from servebench.loadgen.token_dispatch import PHASE as MANUAL
 from servebench.shards.manifest import (
     LostRange,
     Manifest,
@@ -18,27 +21,30 @@ from servebench.shards.manifest import (
     WorkerRecord,
     write_manifest,
 )
+from servebench.workload.model import Closed as ClosedLoad
 from servebench.workload.schedule import Schedule
 
-MANUAL_PHASE = "manual"
 RATE_WINDOW_NS = 10 * NS_PER_S
 
 
 class Runbook:
     """The manifest of one run, kept on disk: a killed master leaves one that `merge` can finish."""
 
-    def __init__(self, folder: Path, manifest: Manifest, schedule: Schedule | None) -> None:
+    def __init__(
+        self, folder: Path, manifest: Manifest, schedule: Schedule | None, closed: ClosedLoad | None = None
+    ) -> None:
         self.folder = folder
-        self._manifest, self._schedule = manifest, schedule
+        self._manifest, self._schedule, self._closed = manifest, schedule, closed
         self._blocks: dict[str, list[tuple[int, int]]] = {}
-        manifest.phases = (
-            planned_phases(schedule)
-            if schedule is not None
-            else [PhaseRecord(name=MANUAL_PHASE, shape=MANUAL_PHASE, start_ns=0, end_ns=0, measured=True)]
-        )
         if schedule is not None:
+            manifest.phases = planned_phases(schedule)
             manifest.planned_total = len(schedule)
             manifest.plan_notes = dict(schedule.notes)
+        elif closed is not None:
+            manifest.phases = closed_phases(closed, 0, closed.duration_ns or 0)
+            manifest.planned_total = closed.total
+        else:
+            manifest.phases = [PhaseRecord(name=MANUAL, shape=MANUAL, start_ns=0, end_ns=0, measured=True)]
 
     def armed(self, epoch_monotonic_ns: int, epoch_unix_ns: int) -> None:
         """Note the run's zero."""
@@ -80,11 +86,13 @@ class Runbook:
             line["phase_t_s"] = (t_ns - phase.start_ns) / NS_PER_S
             line["phase_duration_s"] = (phase.end_ns - phase.start_ns) / NS_PER_S
         if self._schedule is not None:
-            times = self._schedule.intended_ns
+            times = self._schedule.due_ns
             due = int(np.searchsorted(times, t_ns, side="right"))
             before = int(np.searchsorted(times, t_ns - RATE_WINDOW_NS, side="right"))
             window_s = min(RATE_WINDOW_NS, max(t_ns, 1)) / NS_PER_S
             line |= {"planned": due, "planned_total": len(times), "planned_per_s": (due - before) / window_s}
+        elif self._closed is not None:
+            line["planned_total"] = self._closed.total
         elif phases[0].steps:
             line["planned_per_s"] = phases[0].steps[-1].rate_per_s
         return line
@@ -97,33 +105,43 @@ class Runbook:
         manifest.workers = [_worker_record(worker) for worker in workers]
         manifest.rows = sum(w.closed.rows for w in workers if w.closed is not None)
         if self._schedule is not None:
-            times = self._schedule.intended_ns
+            times = self._schedule.due_ns
             manifest.planned = len(times) if stop_ns is None else int(np.searchsorted(times, stop_ns, side="left"))
             if stop_ns is not None:
                 manifest.phases = cut_phases(manifest.phases, stop_ns)
         else:
-            self._close_tokens(stop_ns, workers)
+            self._close_unplanned(stop_ns, workers)
         self._save()
 
-    def _close_tokens(self, stop_ns: int | None, workers: Sequence[WorkerState]) -> None:
+    def _close_unplanned(self, stop_ns: int | None, workers: Sequence[WorkerState]) -> None:
+        """Write down a run without schedule: what was begun was planned."""
         manifest = self._manifest
-        end_ns = stop_ns if stop_ns is not None else time.monotonic_ns() - manifest.epoch_monotonic_ns
-        manifest.phases[0].end_ns = end_ns
-        if manifest.phases[0].steps:
-            manifest.phases[0].steps[-1].end_ns = end_ns
         manifest.planned = sum(_begun(worker) for worker in workers)
+        if self._closed is None:
+            end_ns = stop_ns if stop_ns is not None else time.monotonic_ns() - manifest.epoch_monotonic_ns
+            manifest.phases[0].end_ns = end_ns
+            if manifest.phases[0].steps:
+                manifest.phases[0].steps[-1].end_ns = end_ns
+        else:
+            reports = [worker.closed for worker in workers if worker.closed is not None]
+            first = [r.first_measured_ns for r in reports if r.first_measured_ns is not None]
+            last = [r.last_end_ns for r in reports if r.last_end_ns is not None]
+            end_ns = stop_ns or self._closed.duration_ns or max(last, default=0)
+            manifest.phases = closed_phases(self._closed, min(first, default=0), end_ns)
         for worker in workers:
             if worker.closed is None:
-                for first, count in self._blocks.get(worker.hello.worker_id, []):
-                    manifest.lost_detail.append(
-                        LostRange(
-                            first=first,
-                            last=first + count - 1,
-                            worker=worker.hello.worker,
-                            cause="unreported",
-                            certain=False,
-                        )
-                    )
+                manifest.lost_detail += self._leased_to(worker)
+
+    def _leased_to(self, worker: WorkerState) -> list[LostRange]:
+        """Return the seqs of a worker that died without a report: those without a row may have been begun."""
+        blocks = self._blocks.get(worker.hello.worker_id, [])
+        return [
+            LostRange(
+                first=first, last=first + count - 1, worker=worker.hello.worker, cause="unreported", certain=False
+            )
+            for first, count in blocks
+            if count
+        ]
 
     def _save(self) -> None:
         write_manifest(self.folder, self._manifest)
@@ -146,6 +164,18 @@ def planned_phases(schedule: Schedule) -> list[PhaseRecord]:
         )
         for phase in schedule.phases
     ]
+
+
+def closed_phases(closed: ClosedLoad, first_measured_ns: int, end_ns: int) -> list[PhaseRecord]:
+    """Return the phases of closed load: the warm-up ends with the first request after it."""
+    measured = PhaseRecord(
+        name=CLOSED_PHASE, shape=CLOSED_PHASE, start_ns=first_measured_ns, end_ns=end_ns, measured=True
+    )
+    if not closed.warmup_requests:
+        measured.start_ns = 0
+        return [measured]
+    warmup = PhaseRecord(name=WARMUP_PHASE, shape=CLOSED_PHASE, start_ns=0, end_ns=first_measured_ns, measured=False)
+    return [warmup, measured]
 
 
 def cut_phases(phases: Sequence[PhaseRecord], stop_ns: int) -> list[PhaseRecord]:

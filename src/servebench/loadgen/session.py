@@ -249,16 +249,20 @@ class WorkerSession:
             self.fail(error)
         finally:
             self._client.close()
-            self._setup.send(
-                Closed(
-                    run_id=self.run_id,
-                    worker_id=self._setup.worker_id,
-                    begun=self._live.dispatched,
-                    rows=recorder.rows,
-                    first_measured_ns=self._live.first_measured_ns,
-                )
-            )
+            self._setup.send(self._closing_report(recorder.rows))
             self.closed.set()
+
+    def _closing_report(self, rows: int) -> Closed:
+        live, clock = self._live, self._clock
+        last_ns = live.last_end_monotonic_ns
+        return Closed(
+            run_id=self.run_id,
+            worker_id=self._setup.worker_id,
+            begun=live.dispatched,
+            rows=rows,
+            first_measured_ns=live.first_measured_ns,
+            last_end_ns=last_ns - clock.epoch_monotonic_ns if last_ns is not None and clock is not None else None,
+        )
 
     def _drain(self, requester: Requester) -> None:
         """Wait for what is in flight: as long as its deadlines allow, after a stop as long as that says."""

@@ -1,0 +1,85 @@
+"""Know closed load: virtual users who each send the next request some time after the answer to the one before."""
+
+from collections.abc import Callable
+
+import gevent
+import numpy as np
+from gevent.event import Event
+
+from servebench.core.records import Ask
+from servebench.loadgen.permit import Permit, SeqPool
+from servebench.loadgen.runclock import RunClock
+from servebench.workload.draw import Drawer
+from servebench.workload.model import Closed
+
+WARMUP_PHASE = "warmup"
+PHASE = "closed"
+
+
+class ClosedUsers:
+    """The users of one worker. `run` is their master greenlet; `set_users` may be called at any time by the handler.
+
+    `perform` sends a request and returns when its answer ended, on the monotonic clock.
+    """
+
+    def __init__(  # noqa: PLR0913 - its collaborators
+        self,
+        *,
+        closed: Closed,
+        drawer: Drawer,
+        rng: np.random.Generator,
+        seqs: SeqPool,
+        clock: RunClock,
+        permit: Permit,
+        perform: Callable[[Ask], int],
+    ) -> None:
+        self._closed, self._drawer, self._rng, self._seqs = closed, drawer, rng, seqs
+        self._clock, self._permit, self._perform = clock, permit, perform
+        self._wanted = 0
+        self._users = 0
+        self._changed = Event()
+        self._pool_empty = False
+
+    def wake(self) -> None:
+        """Look at the permit again; any greenlet."""
+        self._changed.set()
+
+    def set_users(self, count: int) -> None:
+        """Have this many users from now on: new ones begin at once, surplus ones end after their request."""
+        self._wanted = count
+        self._changed.set()
+
+    def run(self) -> None:
+        """Keep the users going until the requests are used up or the run stops; returns when the last one ended."""
+        self._permit.sleep_until(0, self._clock.epoch_monotonic_ns)
+        while not (self._over() and self._users == 0):
+            while self._users < self._wanted and not self._over():
+                self._users += 1
+                gevent.spawn(self._user)
+            self._changed.wait(0.2)
+            self._changed.clear()
+
+    def _over(self) -> bool:
+        return self._pool_empty or self._clock.now_ns() >= self._permit.stop_ns
+
+    def _user(self) -> None:
+        try:
+            while self._users <= self._wanted and not self._over():
+                seq = self._seqs.take(ahead=min(16, self._wanted))
+                if seq is None:
+                    self._pool_empty = True
+                    return
+                measured = seq >= self._closed.warmup_requests
+                ask = self._drawer.ask(seq, phase=PHASE if measured else WARMUP_PHASE, measured=measured)
+                if not self._think(self._perform(ask)):
+                    return
+        finally:
+            self._users -= 1
+            self._changed.set()
+
+    def _think(self, end_monotonic_ns: int) -> bool:
+        """Pause; False when the run stops meanwhile."""
+        think = self._closed.think
+        pause_ns = self._rng.exponential(think.mean_ns) if think.law == "exponential" else think.mean_ns
+        due_ns = end_monotonic_ns - self._clock.epoch_monotonic_ns + int(pause_ns)
+        return self._permit.sleep_until(due_ns, self._clock.epoch_monotonic_ns)

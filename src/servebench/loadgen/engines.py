@@ -1,0 +1,134 @@
+"""Know which engine drives a run's load on a worker: its schedule, a person's tokens, or closed users."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from servebench.core.errors import InputError
+from servebench.core.records import Ask
+from servebench.loadgen.closed_users import ClosedUsers
+from servebench.loadgen.conversations import Conversations
+from servebench.loadgen.dispatch import PlanDispatcher
+from servebench.loadgen.permit import Permit, SeqPool
+from servebench.loadgen.requester import Requester
+from servebench.loadgen.runclock import RunClock
+from servebench.loadgen.token_dispatch import TokenDispatcher
+from servebench.workload.arrivals import unit_gaps
+from servebench.workload.draw import Drawer
+from servebench.workload.model import Arrivals, Workload
+from servebench.workload.prompts import PromptSet
+from servebench.workload.schedule import Schedule
+
+BY_HAND = ("constant", "poisson", "gamma", "weibull")
+GAPS_PER_DRAW = 1024
+
+
+class Engine(Protocol):
+    """What hands over a worker's requests. `run` blocks its greenlet until nothing more is to be sent."""
+
+    def run(self) -> None:
+        """Send the load."""
+        ...
+
+    def wake(self) -> None:
+        """Look again at what may have changed; any greenlet."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineParts:
+    """What the engines are made from; `rate_per_s` is what this worker's tokens offer now."""
+
+    workload: Workload
+    schedule: Schedule | None
+    prompts: PromptSet
+    worker_id: str
+    incarnation: int
+    clock: RunClock
+    permit: Permit
+    seqs: SeqPool
+    requester: Requester
+    rate_per_s: Callable[[], float]
+    on_failure: Callable[[BaseException], None]
+
+    @property
+    def rng(self) -> np.random.Generator:
+        """Random numbers of this worker alone, for what no schedule fixes."""
+        return np.random.default_rng(np.random.SeedSequence(self.workload.seed, spawn_key=(self.incarnation,)))
+
+
+def make_engine(parts: EngineParts) -> Engine:
+    """Return the engine that the workload asks for.
+
+    Raises InputError for a gap law that load by hand cannot follow.
+    """
+    if parts.schedule is not None:
+        return _planned(parts, parts.schedule)
+    if parts.workload.closed is not None:
+        return _closed(parts)
+    return _by_hand(parts)
+
+
+def _planned(parts: EngineParts, schedule: Schedule) -> Engine:
+    conversation = parts.workload.prompts.conversation
+    turns = Conversations(
+        requester=parts.requester,
+        clock=parts.clock,
+        permit=parts.permit,
+        history=conversation is not None and conversation.history == "answers",
+        on_failure=parts.on_failure,
+    )
+    return PlanDispatcher(schedule, parts.worker_id, parts.clock, parts.permit, parts.requester.render, turns.launch)
+
+
+def _closed(parts: EngineParts) -> Engine:
+    closed, requester = parts.workload.closed, parts.requester
+    if closed is None:
+        msg = "no closed load in this workload"
+        raise ValueError(msg)
+    if closed.duration_ns is not None:
+        parts.permit.stop_ns = min(parts.permit.stop_ns, closed.duration_ns)
+
+    def perform(ask: Ask) -> int:
+        return requester.perform(ask, requester.render(ask)).answer.end_ns
+
+    return ClosedUsers(
+        closed=closed,
+        drawer=Drawer(parts.workload, parts.prompts),
+        rng=parts.rng,
+        seqs=parts.seqs,
+        clock=parts.clock,
+        permit=parts.permit,
+        perform=perform,
+    )
+
+
+def _by_hand(parts: EngineParts) -> Engine:
+    law = parts.workload.arrivals
+    if law.process not in BY_HAND:
+        msg = f"load by hand has arrivals {', '.join(BY_HAND)}, not {law.process}; run this workload headless"
+        raise InputError(msg)
+    return TokenDispatcher(
+        drawer=Drawer(parts.workload, parts.prompts),
+        unit_gaps=endless_gaps(law, parts.rng),
+        seqs=parts.seqs,
+        clock=parts.clock,
+        permit=parts.permit,
+        rate_per_s=parts.rate_per_s,
+        render=parts.requester.render,
+        launch=parts.requester.launch,
+    )
+
+
+def endless_gaps(law: Arrivals, rng: np.random.Generator) -> Iterator[float]:
+    """Yield gaps with mean one, without end."""
+    while True:
+        yield from unit_gaps(law, GAPS_PER_DRAW, rng).tolist()
+
+
+def mean_gaps_ns(schedule: Schedule | None) -> dict[str, float]:
+    """Return the mean gap between the arrivals of the whole run, by phase; empty without schedule."""
+    phases = schedule.phases if schedule is not None else ()
+    return {phase.name: (phase.end_ns - phase.start_ns) / phase.planned for phase in phases if phase.planned}
