@@ -1,13 +1,13 @@
 """Know exact statistics of chunk gaps for groups of rows, in two passes over the parts."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from servebench.analysis.source import RunData
-from servebench.metrics.columns import BoolArray, FloatArray
-from servebench.metrics.events import chunk_gaps
+from servebench.metrics.columns import BoolArray, ChunkColumns, FloatArray
+from servebench.metrics.events import Gaps, chunk_gaps
 from servebench.metrics.exact import Finder, Tally
 
 MOST_GROUPS = 64
@@ -25,39 +25,49 @@ class GapStatistics:
     max: float
 
 
-def gap_statistics(run: RunData, groups: Sequence[BoolArray], quantiles: Sequence[float]) -> list[GapStatistics]:
-    """Return exact statistics of the chunk gaps of each group, a mask over the rows of the run.
+GapFormula = Callable[[ChunkColumns, BoolArray], Gaps]
+"""From the events of some requests and which of these are ok to gaps in whole ns."""
+
+
+def gap_statistics(
+    run: RunData, groups: Sequence[BoolArray], quantiles: Sequence[float], formula: GapFormula = chunk_gaps
+) -> list[GapStatistics]:
+    """Return exact statistics of the gaps of each group, a mask over the rows of the run.
 
     Raises ShardError where a part changed since the run was read.
     """
     found: list[GapStatistics] = []
     for start in range(0, len(groups), MOST_GROUPS):
         some = groups[start : start + MOST_GROUPS]
-        tallies = phase_tallies(run, some) or tally_gaps(run, some)
-        found += _exact(run, some, tallies, quantiles)
+        known = phase_tallies(run, some) if formula is chunk_gaps else None
+        tallies = known if known is not None else _tallied(run, some, formula)
+        found += _exact(run, some, tallies, (quantiles, formula))
     return found
 
 
-def tally_gaps(run: RunData, groups: Sequence[BoolArray]) -> list[Tally]:
-    """Return the first count of the chunk gaps of each group."""
-    tallies = [Tally() for _ in groups]
+def _shown(run: RunData, groups: Sequence[BoolArray], formula: GapFormula) -> Iterator[tuple[int, FloatArray]]:
+    """Yield the gaps of each group, by its number, part by part."""
     for part in run.chunks.parts():
-        gaps = chunk_gaps(part.chunks, run.columns.ok[part.place])
+        gaps = formula(part.chunks, run.columns.ok[part.place])
         rows = part.place[gaps.request]
-        for tally, group in zip(tallies, groups, strict=True):
-            tally.add(gaps.ns[group[rows]])
+        for index, group in enumerate(groups):
+            yield index, gaps.ns[group[rows]]
+
+
+def _tallied(run: RunData, groups: Sequence[BoolArray], formula: GapFormula) -> list[Tally]:
+    tallies = [Tally() for _ in groups]
+    for index, values in _shown(run, groups, formula):
+        tallies[index].add(values)
     return tallies
 
 
 def _exact(
-    run: RunData, groups: Sequence[BoolArray], tallies: Sequence[Tally], quantiles: Sequence[float]
+    run: RunData, groups: Sequence[BoolArray], tallies: Sequence[Tally], wanted: tuple[Sequence[float], GapFormula]
 ) -> list[GapStatistics]:
+    quantiles, formula = wanted
     finders = [Finder(tally, quantiles) for tally in tallies]
-    for part in run.chunks.parts():
-        gaps = chunk_gaps(part.chunks, run.columns.ok[part.place])
-        rows = part.place[gaps.request]
-        for finder, group in zip(finders, groups, strict=True):
-            finder.add(gaps.ns[group[rows]])
+    for index, values in _shown(run, groups, formula):
+        finders[index].add(values)
     return [
         GapStatistics(n=tally.n, quantiles=finder.found(), mean=tally.mean, min=tally.min, max=tally.max)
         for tally, finder in zip(tallies, finders, strict=True)

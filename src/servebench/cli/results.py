@@ -49,6 +49,8 @@ def merge(*, run: Path, as_json: bool, show_invalid: bool, no_report: bool) -> i
 @option("--all-quantiles", is_flag=True, help="Also those with fewer than 10 samples beyond them.")
 @option("--warmup", is_flag=True, help="Also phases that are not measured.")
 @option("--all-metrics", is_flag=True, help="Also metrics of minor interest; csv and json always hold them.")
+@option("--dialect", metavar="TOOL", help="What another tool would have printed: vllm, guidellm, aiperf, locust, …")
+@option("--dialects", is_flag=True, help="All of them beside our numbers, with the reason of each difference.")
 @option("--explain", metavar="METRIC", help="Say what a metric is, and stop.")
 def table(
     *,
@@ -58,6 +60,8 @@ def table(
     all_quantiles: bool,
     warmup: bool,
     all_metrics: bool,
+    dialect: str | None,
+    dialects: bool,
     explain: str | None,
 ) -> int:
     """Print percentiles of every metric, grouped by phase or by any other column of `requests`.
@@ -74,6 +78,9 @@ def table(
     from servebench.analysis.tables import percentile_table
 
     examined = examine(run)
+    if dialect is not None or dialects:
+        click.echo(_in_dialect(examined, None if dialects else dialect, form), nl=False)
+        return _code(examined)
     columns = [name.strip() for name in by.split(",") if name.strip()]
     found = percentile_table(examined.run, columns, all_quantiles=all_quantiles, warmup=warmup)
     click.echo(_rendered(found, form, every=all_metrics), nl=False)
@@ -132,6 +139,26 @@ def explanation(name: str) -> str:
             return "\n".join(lines)
     msg = f'no metric "{name}". There are: {", ".join(metric.name for metric in METRICS)}.'
     raise InputError(msg)
+
+
+def _in_dialect(examined: "Examined", name: str | None, form: str) -> str:
+    """Return what other tools would print; None = all beside ours.
+
+    Raises InputError for an unknown tool.
+    """
+    import msgspec
+
+    from servebench.analysis import dialects
+    from servebench.metrics.dialects import DIALECTS
+
+    chosen = DIALECTS if name is None else (dialects.dialect_named(name),)
+    if form == "json":
+        found = [line for one in chosen for line in dialects.records(dialects.speak(examined.run, one))]
+        return msgspec.json.format(msgspec.json.encode(found), indent=2).decode() + "\n"
+    if name is None:
+        return dialects.side_by_side(examined.run)
+    speech = dialects.speak(examined.run, chosen[0])
+    return dialects.as_block(speech) if name in {"vllm", "sglang"} else dialects.as_lines(speech)
 
 
 def _rendered(table: "Table", form: str, *, every: bool) -> str:

@@ -1,15 +1,16 @@
-"""Know how the registry reads as Markdown (`docs/metrics.md`)."""
+"""Know how the registry and the dialects read as Markdown (`docs/metrics.md`, `docs/dialects.md`)."""
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from servebench.metrics.dialects import DIALECTS, Dialect
 from servebench.metrics.metric import Metric
 from servebench.metrics.registry import METRICS
 
 _HEAD = """# Metrics
 
-Written by `python -m servebench.metrics.docs docs/metrics.md`; `--check` says whether it is up to date.
+Written by `make gen`; `make test` says whether it is up to date.
 
 A latency exists for `ok` requests only. "sent" is the moment before the first byte goes out, after connecting; "token
 event" is an event of the stream that carries generated text. Percentiles interpolate linearly between order statistics
@@ -51,16 +52,54 @@ def markdown(metrics: Sequence[Metric] = METRICS) -> str:
     return "\n".join(lines) + "\n"
 
 
+_DIALECTS_HEAD = """# What other tools would print
+
+Written by `make gen`; `make test` says whether it is up to date.
+
+The same answers give different numbers in different tools, because each starts and stops its clocks at other events.
+`servebench table RUN --dialect TOOL` prints a run by the formulas of that tool, `--dialects` prints all of them beside
+ours. The formulas were read from the code of the versions named. What a formula cannot undo is how the tool measured:
+its own clock, when it reads its socket, and the load that its client puts on the machine.
+
+All dialects use the measured requests of a run; totals are divided by the time from the first sending to the last end.
+"""
+
+
+def dialects_markdown(dialects: Sequence[Dialect] = DIALECTS) -> str:
+    """Return the page about dialects."""
+    lines = [_DIALECTS_HEAD]
+    for dialect in dialects:
+        statistics = ", ".join(dialect.statistics)
+        lines += [f"## {dialect.name}", "", f"{dialect.version}; of latencies: {statistics}.", ""]
+        lines += ["| its name | unit | compares with | what differs |", "| --- | --- | --- | --- |"]
+        lines += [f"| `{q.name}` | {q.unit} | {_OURS[q.key]} | {q.because or 'nothing'} |" for q in dialect.quantities]
+        lines.append("")
+    return "\n".join(lines)
+
+
+_OURS = {
+    "ttft": "ttft",
+    "tpot": "tpot",
+    "gap": "chunk_gap",
+    "e2e": "e2e",
+    "requests": "request_throughput",
+    "output": "output_token_throughput",
+    "tokens": "total_token_throughput",
+}
+_PAGES: dict[str, Callable[[], str]] = {"metrics.md": markdown, "dialects.md": dialects_markdown}
+
+
 def main(arguments: Sequence[str]) -> int:
-    """Write the page to the path given, or with `--check` return 1 when the file there says something else."""
-    path = Path(next(argument for argument in arguments if argument != "--check"))
-    if "--check" not in arguments:
-        path.write_text(markdown(), encoding="utf-8")
-        return 0
-    if path.read_text(encoding="utf-8") == markdown():
-        return 0
-    sys.stderr.write(f"{path} is out of date; run python -m servebench.metrics.docs {path}\n")
-    return 1
+    """Write the pages to the paths given, or with `--check` return 1 when a file there says something else."""
+    stale = 0
+    for path in (Path(argument) for argument in arguments if argument != "--check"):
+        page = _PAGES[path.name]()
+        if "--check" not in arguments:
+            path.write_text(page, encoding="utf-8")
+        elif path.read_text(encoding="utf-8") != page:
+            sys.stderr.write(f"{path} is out of date; run make gen\n")
+            stale = 1
+    return stale
 
 
 if __name__ == "__main__":

@@ -2,10 +2,12 @@
 
 from pathlib import Path
 
+import pytest
+
 from servebench.metrics import METRICS, formulas
 from servebench.metrics.docs import main, markdown
 
-PAGE = Path(__file__).parents[3] / "docs" / "metrics.md"
+DOCS = Path(__file__).parents[3] / "docs"
 
 
 def test_names_are_unique_and_every_metric_has_a_formula_in_code() -> None:
@@ -27,8 +29,12 @@ def test_every_metric_says_where_it_starts_stops_and_when_it_is_undefined() -> N
         assert metric.scale > 0
 
 
-def test_the_page_in_docs_is_what_the_registry_writes(tmp_path: Path) -> None:
-    assert main(["--check", str(PAGE)]) == 0
+@pytest.mark.parametrize("page", ["metrics.md", "dialects.md"])
+def test_the_pages_in_docs_are_what_the_registry_writes(page: str) -> None:
+    assert main(["--check", str(DOCS / page)]) == 0
+
+
+def test_a_stale_page_is_told(tmp_path: Path) -> None:
     stale = tmp_path / "metrics.md"
     stale.write_text(markdown() + "more", encoding="utf-8")
     assert main(["--check", str(stale)]) == 1
