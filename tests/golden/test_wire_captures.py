@@ -151,3 +151,26 @@ def test_captures_of_every_sort_are_there() -> None:
     assert len(ANSWERS) > 40
     assert len(ERRORS) > 15
     assert len(ABORTED) == 4
+
+
+@pytest.mark.parametrize(
+    ("name", "tokens"),
+    [
+        ("vllm/chat_stream_logprobs", 3),
+        ("vllm/chat_stream_usage_continuous", 8),
+        ("dynamo-mocker/chat_stream_usage_continuous", 8),
+        ("llamacpp/chat_stream_logprobs", 3),
+    ],
+)
+def test_tokens_per_event_follow_from_log_probabilities_or_running_totals(name: str, tokens: int) -> None:
+    chunks = answer_of(name, 1 << 20)[0].chunks
+    assert chunks is not None
+    told = [count for kind, count in zip(chunks.kind, chunks.tokens, strict=True) if kind in TOKEN_KIND_CODES]
+    assert sum(told) == tokens
+    assert min(told) > 0
+
+
+def test_one_total_at_the_end_says_nothing_about_single_events() -> None:
+    chunks = answer_of("vllm/chat_stream_usage", 1 << 20)[0].chunks
+    assert chunks is not None
+    assert set(chunks.tokens) == {-1}

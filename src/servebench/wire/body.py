@@ -12,10 +12,14 @@ from servebench.wire.ndjson import LineDecoder
 from servebench.wire.outcome import Ruling
 from servebench.wire.sse import EventDecoder
 
-MAX_EVENT_BYTES = 16 << 20
-MAX_BODY_BYTES = 64 << 20
+MAX_EVENT_BYTES = 4 << 20
+MAX_BODY_BYTES = 8 << 20
 MAX_TEXT_BYTES = 64 << 10
-"""Most that is kept of an event, of a JSON answer, and of text that is only quoted from."""
+"""Most that is kept of an event, of a JSON answer, and of text that is only quoted from.
+
+They bound memory and time: a hostile 4 MiB of JSON becomes 100 MiB for a moment, and holds the loop for most of a
+second.
+"""
 
 _LINE_TYPES = frozenset(
     {b"application/x-ndjson", b"application/ndjson", b"application/jsonl", b"application/x-jsonlines"}

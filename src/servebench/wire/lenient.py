@@ -10,14 +10,20 @@ from typing import Any
 from servebench.wire.endpoint import PayloadError
 
 EXCERPT_BYTES = 500
+MAX_LENIENT_BYTES = 1 << 20
+"""Longest payload that gets a second try: as Python objects it may take twenty times its length."""
+
 _MAX_ERROR_DEPTH = 4
 
 
 def load_object(payload: bytes) -> dict[str, Any]:
     """Return the JSON object in a payload, non-finite numbers allowed, lone surrogates replaced.
 
-    Raises PayloadError, with a bounded excerpt, for anything else.
+    Raises PayloadError, with a bounded excerpt, for anything else, and for what is longer than MAX_LENIENT_BYTES.
     """
+    if len(payload) > MAX_LENIENT_BYTES:
+        msg = f"{len(payload)} bytes that are not as the dialect has them: {excerpt(payload, 300)}"
+        raise PayloadError(msg)
     try:
         value = _sound(json.loads(payload.decode("utf-8")))
     except (ValueError, RecursionError) as error:

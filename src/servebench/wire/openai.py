@@ -127,7 +127,7 @@ def _read_choices(choices: Sequence[C], classify: Callable[[C], Said], usage: Us
     seen = ended = 0
     kind, at, text, finish, tokens = OTHER, 0, None, None, None
     aside: str | None = None
-    for position, choice in enumerate(choices):
+    for position, choice in enumerate(choices[: MAX_CHOICE + 1]):
         index = clamp_choice(choice.index or 0)
         own_kind, own_text, own_aside = classify(choice)
         seen |= 1 << index

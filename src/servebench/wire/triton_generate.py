@@ -65,7 +65,7 @@ def decode_body(payload: bytes) -> Delta:
     delta = decode_event(payload)
     if delta.error is None and delta.text is None and delta.model is None:
         raise no_answer(payload, "outputs")
-    return msgspec.structs.replace(delta, ended=1)
+    return msgspec.structs.replace(delta, ended=delta.seen)
 
 
 TRITON_GENERATE = Endpoint(
