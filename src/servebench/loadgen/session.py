@@ -85,6 +85,7 @@ class WorkerSession:
             self._workload.requests.timeouts,
             headers=self._endpoint.headers_with(setup.headers),
             stream=stream,
+            keep_text=self._workload.prompts.conversation is not None,
         )
         self._close_asked, self.closed = Event(), Event()
         self._stop: Stop | None = None

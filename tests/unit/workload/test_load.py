@@ -62,20 +62,27 @@ objectives: {ttft: {p95: 0.8}}
 @pytest.mark.parametrize(
     ("old", "new", "place"),
     [
-        ("kind: open\n  phases:\n    - {name: even, shape: steady, rate_per_s: 2, duration: 30s}", CLOSED, "load.kind"),
         ("kind: mt-bench", "kind: sharegpt", "prompts.source.kind"),
         ("seed: 7", "target: {cache: {state: cold}}", "target.cache.state"),
         ("seed: 7", "accept: []", "accept"),
         ("seed: 7", "requests: {lengths: exact}", "requests.lengths"),
         ("seed: 7", "requests: {retries: {max: 2}}", "requests.retries.max"),
         ("load:", "  input_tokens: {from: lognormal}\nload:", "prompts.input_tokens.from"),
-        ("load:", "  conversation: {turns: {from: fixed, count: 3}}\nload:", "prompts.conversation"),
     ],
 )
 def test_a_part_of_the_format_that_is_not_built_is_refused_by_name(old: str, new: str, place: str) -> None:
     faults = faults_of(GOOD.replace(old, new))
     assert list(faults) == [place]
     assert "not available in this version" in faults[place][1]
+
+
+def test_conversations_with_closed_load_are_refused_by_name() -> None:
+    talk = GOOD.replace("load:", "  conversation: {turns: {from: fixed, count: 3}}\nload:")
+    assert parse_workload(talk, "w.yaml").prompts.conversation is not None
+    open_load = "kind: open\n  phases:\n    - {name: even, shape: steady, rate_per_s: 2, duration: 30s}"
+    faults = faults_of(talk.replace(open_load, CLOSED))
+    assert list(faults) == ["prompts.conversation"]
+    assert "needs load.kind: open or replay" in faults["prompts.conversation"][1]
 
 
 def test_the_words_that_there_are_stand_beside_an_unknown_one() -> None:

@@ -1,0 +1,172 @@
+"""Closed load and conversations against the server's own log."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from itertools import pairwise
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+from tests.integration.test_load_against_truth import environment, manifest_of, rows_of, run_folder
+from tests.servers.simulator import StartSim, sim_starter
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(180)]
+
+
+@pytest.fixture
+def start_sim(tmp_path: Path) -> Iterator[StartSim]:
+    with sim_starter(tmp_path) as start:
+        yield start
+
+
+def run(folder: Path, text: str, url: str, workers: int) -> tuple[int, list[dict[str, Any]], dict[str, Any]]:
+    """Run a workload to its end; return exit code, rows and manifest."""
+    (folder / "w.yaml").write_text(text, encoding="utf-8")
+    done = subprocess.run(
+        [
+            *(sys.executable, "-m", "servebench.cli", "run", str(folder / "w.yaml"), "--url", url),
+            *("--workers", str(workers), "--out", str(folder / "runs"), "--no-report"),
+        ],
+        env=environment(folder),
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=150,
+        check=False,
+    )
+    assert (folder / "runs").exists(), done.stderr
+    return done.returncode, rows_of(run_folder(folder)), manifest_of(run_folder(folder))
+
+
+CLOSED = """
+name: closed
+seed: 3
+target: {endpoint: openai-chat, model: sim-1}
+prompts: {source: {kind: mt-bench}, output_tokens: {from: fixed, tokens: 10}}
+load: {kind: closed, users: 7, requests: 150, warmup_requests: 20}
+"""
+
+
+def test_closed_load_sends_exactly_so_many_requests_from_one_pool(tmp_path: Path, start_sim: StartSim) -> None:
+    sim = start_sim(preset="demo")
+    code, rows, manifest = run(tmp_path, CLOSED, f"http://127.0.0.1:{sim.port}", workers=2)
+    truth = sim.stop()
+    assert code in {0, 3}
+    assert sorted(row["seq"] for row in rows) == list(range(170))
+    assert len(truth) == 170
+    assert {row["request_id"] for row in rows} == {record.request_id for record in truth}
+    assert (manifest["planned"], manifest["engine"], manifest["schedule_hash"]) == (170, "closed", None)
+    assert sum(row["measured"] for row in rows) == 150
+    assert all(row["intended_ns"] is None for row in rows)
+    assert len({row["worker"] for row in rows}) == 2
+    assert most_at_once([(r.t_received_ns, r.t_done_ns) for r in truth if r.t_done_ns is not None]) == 7
+    warmup, measured = manifest["phases"]
+    assert (warmup["name"], warmup["measured"], measured["name"]) == ("warmup", False, "closed")
+    assert measured["start_ns"] == warmup["end_ns"] == min(r["dispatched_ns"] for r in rows if r["measured"])
+    assert measured["end_ns"] >= max(r["end_ns"] for r in rows)
+
+
+def most_at_once(spans: list[tuple[int, int]]) -> int:
+    """Return the largest number of spans that overlap."""
+    steps = sorted([(start, 1) for start, _ in spans] + [(end, -1) for _, end in spans])
+    level = highest = 0
+    for _, step in steps:
+        level += step
+        highest = max(highest, level)
+    return highest
+
+
+class Talker(BaseHTTPRequestHandler):
+    """An endpoint that notes each request's messages and answers with its number; refuses what says so."""
+
+    protocol_version = "HTTP/1.1"
+    heard: list[tuple[str, list[dict[str, str]]]]
+
+    def do_GET(self) -> None:
+        self._answer(200, "application/json", b'{"object": "list", "data": [{"id": "talker"}]}')
+
+    def do_POST(self) -> None:
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        self.heard.append((self.headers["X-Request-Id"], body["messages"]))
+        if len(body["messages"]) == 3 and len(self.heard) % 5 == 0:
+            self._answer(500, "application/json", b'{"error": {"message": "no"}}')
+            return
+        text = f"answer to {self.headers['X-Request-Id']}"
+        event = {"choices": [{"index": 0, "delta": {"content": text}, "finish_reason": "stop"}]}
+        self._answer(200, "text/event-stream", f"data: {json.dumps(event)}\n\ndata: [DONE]\n\n".encode())
+
+    def _answer(self, status: int, kind: str, data: bytes) -> None:
+        self.send_response(status)
+        self.send_header("Content-Type", kind)
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing."""
+
+
+@pytest.fixture
+def talker() -> Iterator[tuple[str, list[tuple[str, list[dict[str, str]]]]]]:
+    heard: list[tuple[str, list[dict[str, str]]]] = []
+    handler = type("Handler", (Talker,), {"heard": heard})
+    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    thread = Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_address[1]}", heard
+    server.shutdown()
+    server.server_close()
+    thread.join()
+
+
+CONVERSATIONS = """
+name: talk
+seed: 3
+target: {endpoint: openai-chat, model: talker}
+prompts:
+  source: {kind: mt-bench}
+  conversation: {turns: {from: fixed, count: 3}, think_time: 300ms}
+load:
+  kind: open
+  phases:
+    - {name: talk, shape: steady, rate_per_s: 4, duration: 8s}
+"""
+
+
+def test_later_turns_follow_the_answer_behind_the_history_they_made(
+    tmp_path: Path, talker: tuple[str, list[tuple[str, list[dict[str, str]]]]]
+) -> None:
+    url, heard = talker
+    _, rows, manifest = run(tmp_path, CONVERSATIONS, url, workers=2)
+    assert sorted(row["seq"] for row in rows) == list(range(manifest["planned"]))
+    sessions: dict[int, list[dict[str, Any]]] = {}
+    for row in sorted(rows, key=lambda row: row["seq"]):
+        sessions.setdefault(row["session"], []).append(row)
+    assert len(sessions) > 15
+    said = dict(heard)
+    assert len(said) == len(heard), "a turn was sent twice"
+    assert said.keys() == {row["request_id"] for row in rows if row["sent_ns"] is not None}
+    skipped = 0
+    for turns in sessions.values():
+        assert [row["turn"] for row in turns] == [0, 1, 2]
+        assert len({row["worker"] for row in turns}) == 1, "a conversation stays with its worker"
+        for before, row in pairwise(turns):
+            if before["outcome"] != "ok":
+                assert (row["outcome"], row["sent_ns"]) == ("skipped", None)
+                skipped += 1
+                continue
+            assert row["intended_ns"] == before["end_ns"] + 300_000_000
+            assert row["sent_ns"] >= row["intended_ns"]
+            earlier = said[before["request_id"]]
+            now = said[row["request_id"]]
+            assert now[: len(earlier)] == earlier
+            assert now[len(earlier)] == {"role": "assistant", "content": f"answer to {before['request_id']}"}
+            assert [message["role"] for message in now[len(earlier) + 1 :]] == ["user"]
+    assert skipped > 0, "the server refused some second turns"
+    plan_rows = pq.read_table(run_folder(tmp_path) / "requests").num_rows
+    assert plan_rows == manifest["rows"]
