@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.record_builders import EPOCH_NS, KINDS, chunks, expected_row, identity
 
-from servebench.core.outcomes import Outcome, TokenSource
+from servebench.core.outcomes import CountedSource, Outcome, TokenSource
 from servebench.core.records import Answer, Ask, Chunks, RequestRecord, SendStamps
 from servebench.shards.columns import PartBuffer
 from servebench.shards.parts import write_part
@@ -94,6 +94,8 @@ RECORDS = st.builds(
     reconnects=COUNTS,
     conn_reused=maybe(st.booleans()),
     request_bytes=st.integers(0, 2**50),
+    output_tokens_counted=maybe(COUNTS),
+    counted_source=maybe(st.sampled_from(CountedSource)),
 )
 
 

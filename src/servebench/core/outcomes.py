@@ -47,6 +47,14 @@ class TokenSource(StrEnum):
     EVENTS = "events"
 
 
+class CountedSource(StrEnum):
+    """Who counted `output_tokens_counted`: a tokenizer file of the user's, the vocabulary o200k, an estimate."""
+
+    TOKENIZER = "tokenizer"
+    O200K = "o200k"
+    ESTIMATE = "estimate"
+
+
 class Status(StrEnum):
     """Whether a run's numbers may be used."""
 

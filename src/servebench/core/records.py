@@ -8,7 +8,7 @@ from array import array
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from servebench.core.outcomes import Outcome, TokenSource
+from servebench.core.outcomes import CountedSource, Outcome, TokenSource
 
 
 class Ask(NamedTuple):
@@ -110,7 +110,11 @@ class SendStamps:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestRecord:
-    """Everything one row of `requests` is made from."""
+    """Everything one row of `requests` is made from.
+
+    `output_tokens_counted` is the client's own count of all that was generated, made by `counted_source`; None = not
+    counted.
+    """
 
     ask: Ask
     attempt: int
@@ -122,3 +126,5 @@ class RequestRecord:
     reconnects: int
     conn_reused: bool | None
     request_bytes: int
+    output_tokens_counted: int | None = None
+    counted_source: CountedSource | None = None

@@ -57,10 +57,11 @@ _NUMBERS = (
     "output_tokens",
     "cached_tokens",
     "reasoning_tokens",
+    "output_tokens_counted",
     "request_bytes",
     "response_bytes",
 )
-_WORDS = ("phase", "outcome", "error_class", "finish_reason", "target", "model", "token_source")
+_WORDS = ("phase", "outcome", "error_class", "finish_reason", "target", "model", "token_source", "counted_source")
 _CHUNK_FIELDS = ("ns", "delay_ns", "kind", "tokens", "read", "choice")
 
 
@@ -220,6 +221,7 @@ def _numbers_of(record: RequestRecord) -> tuple[int | None, ...]:
         answer.output_tokens,
         answer.cached_tokens,
         answer.reasoning_tokens,
+        record.output_tokens_counted,
         record.request_bytes,
         answer.response_bytes,
     )
@@ -236,6 +238,7 @@ def _words_of(record: RequestRecord) -> tuple[str | None, ...]:
         record.target,
         answer.model,
         answer.token_source,
+        record.counted_source,
     )
 
 
