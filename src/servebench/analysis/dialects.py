@@ -131,6 +131,7 @@ def _of_gaps(run: RunData, dialect: Dialect, quantity: Quantity) -> Spoken:
         return Gaps(
             np.concatenate((gaps.ns, np.zeros(int(more.sum())))),
             np.concatenate((gaps.request, np.repeat(chunks.request(), more))),
+            np.concatenate((gaps.at_ns, np.repeat(chunks.ns, more))),
         )
 
     def between_choices(chunks: ChunkColumns, ok: BoolArray) -> Gaps:

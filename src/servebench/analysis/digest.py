@@ -19,6 +19,7 @@ from servebench.analysis.counts import (
     count_phases,
 )
 from servebench.analysis.curve import CurvePoint, curve
+from servebench.analysis.findings import Findings, find
 from servebench.analysis.health import Health, spoiled_seconds
 from servebench.analysis.objectives import Result, assess, overall
 from servebench.analysis.source import RunData, declared_objectives, load_run
@@ -28,6 +29,9 @@ from servebench.analysis.verdict import Facts, PhaseFacts, judge, lag_limit_ns
 from servebench.metrics import METRIC_BY_NAME, formulas
 from servebench.metrics.columns import take
 from servebench.shards.manifest import Manifest
+
+MOST_FINDINGS = 2
+"""Findings that the short summary repeats."""
 
 
 class Client(NamedTuple):
@@ -53,6 +57,7 @@ class Digest:
     client: Client
     token_source: str | None
     model: str | None
+    findings: Findings
     standouts: tuple[str, ...]
 
 
@@ -83,7 +88,7 @@ def digest(run: RunData) -> Digest:
     books = account(run.manifest, keys)
     phases = count_phases(run, books)
     counts = count_measured(run, phases)
-    results = _objectives(run)
+    results, findings = _objectives(run), find(run)
     facts = Facts(
         engine=run.manifest.engine,
         stop_cause=run.manifest.stop_cause,
@@ -92,6 +97,7 @@ def digest(run: RunData) -> Digest:
         ok=counts.ok,
         impossible=formulas.impossible_spans(take(run.columns, run.measured)),
         objectives=overall(results),
+        marks=findings.marks,
         phases=tuple(_phase_facts(run, run.health, phase) for phase in phases if phase.measured),
     )
     table, points = percentile_table(run), curve(run)
@@ -116,7 +122,8 @@ def digest(run: RunData) -> Digest:
         client=client,
         token_source=source,
         model=_most(run, "model"),
-        standouts=stand_out(scene),
+        findings=findings,
+        standouts=(*findings.sentences[:MOST_FINDINGS], *stand_out(scene)),
     )
 
 
@@ -134,7 +141,7 @@ def _completed(run: RunData, books: Accounting, facts: Facts) -> Manifest:
 
 
 def _objectives(run: RunData) -> tuple[Result, ...]:
-    wanted = declared_objectives(run.manifest.workload)
+    wanted = declared_objectives(run.manifest)
     order = np.argsort(run.columns.sent_ns, kind="stable")
     samples = {
         o.metric: in_order(run, METRIC_BY_NAME[o.metric], run.measured & ~run.spoiled, order)

@@ -7,7 +7,7 @@ import numpy as np
 
 from servebench.metrics import ChunkColumns, RequestColumns, Window
 from servebench.metrics.columns import BoolArray, FloatArray, IntArray
-from servebench.metrics.events import event_tokens
+from servebench.metrics.events import Gaps, event_tokens
 from servebench.shards.manifest import Manifest
 
 
@@ -17,7 +17,7 @@ class TokenFlow:
 
     `row`, `stretch` and `tokens` have one element per request and stretch in which it got tokens; stretch k is
     [edges_ns[k - 1], edges_ns[k]), the first and the last are open. `per_second[s]` counts those of second s of the
-    run clock.
+    run clock; `longest_gap_ns[s]` is the longest gap of any request that ends in it, 0 = none.
     """
 
     edges_ns: FloatArray
@@ -25,6 +25,7 @@ class TokenFlow:
     stretch: IntArray
     tokens: FloatArray
     per_second: FloatArray
+    longest_gap_ns: FloatArray
 
     def inside(self, window: Window, rows: BoolArray | None = None) -> float:
         """Return the tokens that arrived in a window whose ends are edges; of the rows of a mask, None = of all."""
@@ -52,10 +53,11 @@ class FlowBuilder:
         self.edges_ns = edges_ns
         self._found: list[tuple[IntArray, IntArray, FloatArray]] = []
         self._per_second: FloatArray = np.zeros(1)
+        self._longest: FloatArray = np.zeros(1)
         self._rows = 0
 
-    def add(self, c: RequestColumns, chunks: ChunkColumns) -> None:
-        """Count the tokens of a part; an answer in one piece brings its tokens at its end."""
+    def add(self, c: RequestColumns, chunks: ChunkColumns, gaps: Gaps) -> None:
+        """Count the tokens and gaps of a part; an answer in one piece brings its tokens at its end."""
         whole = np.flatnonzero(c.ok & np.isnan(c.events.first_token_ns) & (c.output_tokens > 0) & ~np.isnan(c.end_ns))
         row = np.concatenate((chunks.request(), whole))
         ns = np.concatenate((chunks.ns, c.end_ns[whole]))
@@ -66,6 +68,7 @@ class FlowBuilder:
         filled = np.flatnonzero(sums)
         self._found.append((filled // size + self._rows, filled % size, sums[filled].astype(np.float64)))
         self._count_seconds(ns, tokens)
+        self._note_gaps(gaps)
         self._rows += len(c)
 
     def _count_seconds(self, ns: FloatArray, tokens: FloatArray) -> None:
@@ -73,6 +76,13 @@ class FlowBuilder:
         counted: FloatArray = np.bincount(seconds, tokens, minlength=len(self._per_second)).astype(np.float64)
         counted[: len(self._per_second)] += self._per_second
         self._per_second = counted
+
+    def _note_gaps(self, gaps: Gaps) -> None:
+        seconds = np.maximum(gaps.at_ns // 1e9, 0).astype(np.int64)
+        longest = np.zeros(max(len(self._longest), int(seconds.max(initial=0)) + 1))
+        longest[: len(self._longest)] = self._longest
+        np.maximum.at(longest, seconds, gaps.ns)
+        self._longest = longest
 
     def finish(self, place: IntArray) -> TokenFlow:
         """Return the flow; `place` says where each row, counted over all parts in order, stands in the run."""
@@ -87,6 +97,7 @@ class FlowBuilder:
             stretch=stretches,
             tokens=tokens,
             per_second=self._per_second,
+            longest_gap_ns=self._longest,
         )
 
 

@@ -2,11 +2,13 @@
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
 from servebench.analysis.curve import CurvePoint
 from servebench.analysis.digest import Digest, examine
+from servebench.analysis.findings import Findings
 from servebench.analysis.numbers import plain
 from servebench.analysis.render import Cell, as_csv, csv_text
 from servebench.shards.manifest import Manifest, write_atomic, write_manifest
@@ -31,6 +33,8 @@ def write_outputs(folder: Path, found: Digest) -> None:
     write_atomic(folder / TABLES / "percentiles.csv", as_csv(found.table).encode())
     write_atomic(folder / TABLES / "curve.csv", curve_csv(found.curve).encode())
     write_atomic(folder / TABLES / "phases.csv", _records_csv([phase.record() for phase in found.phases]).encode())
+    arrivals = [item.record() for item in found.findings.arrivals]
+    write_atomic(folder / TABLES / "arrivals.csv", _records_csv(arrivals).encode())
     write_atomic(folder / SUMMARY_NAME, summary_json(found))
     write_manifest(folder, found.manifest)
 
@@ -95,6 +99,19 @@ def summary_json(found: Digest) -> bytes:
         "phases": [phase.record() for phase in found.phases],
         "percentiles": found.table.records(),
         "curve": [point.record() for point in found.curve],
+        "findings": _findings(found.findings),
         "standouts": list(found.standouts),
     }
     return msgspec.json.format(msgspec.json.encode(content), indent=2) + b"\n"
+
+
+def _findings(found: Findings) -> dict[str, list[dict[str, Any]]]:
+    """Return the findings as JSON: fields of their types, rates per second, times in s of the run clock."""
+    return {
+        "settling": [item._asdict() for item in found.settling],
+        "arrivals": [item.record() for item in found.arrivals],
+        "saturation": [item._asdict() for item in found.saturation],
+        "recovery": [item._asdict() for item in found.recovery],
+        "drift": [item._asdict() for item in found.drift],
+        "stalls": [item._asdict() for item in found.stalls],
+    }

@@ -6,7 +6,6 @@ Rows are kept; the events of their answers are reduced part by part to what form
 
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import numpy as np
@@ -19,7 +18,7 @@ from servebench.analysis.flow import FlowBuilder, TokenFlow, edges_of
 from servebench.analysis.health import Health, read_health, spoiled_rows
 from servebench.metrics import ChunkColumns, RequestColumns
 from servebench.metrics.columns import BoolArray, FloatArray, IntArray, join, take
-from servebench.metrics.events import chunk_gaps
+from servebench.metrics.events import Gaps, chunk_gaps
 from servebench.metrics.exact import Tally
 from servebench.metrics.formulas import REQUEST_FORMULAS, within
 from servebench.shards.manifest import Manifest, Shard, read_manifest
@@ -96,8 +95,9 @@ class _Reading:
         chunks = chunk_columns(part.table)
         columns = request_columns(part.table, chunks)
         spoiled = spoiled_rows(self.health, words(part.table, "worker"), columns.sent_ns)
-        self.flow.add(columns, chunks)
-        self._tally(columns.ok & ~spoiled, words(part.table, "phase"), chunks)
+        gaps = chunk_gaps(chunks, columns.ok & ~spoiled)
+        self.flow.add(columns, chunks, gaps)
+        self._tally(gaps, words(part.table, "phase"))
         self.tables.append(part.table.select(list(SCALARS)))
         self.columns.append(columns)
         self.spoiled.append(spoiled)
@@ -108,8 +108,7 @@ class _Reading:
             names = ", ".join(part.info.unknown)
             self.faults.append(f"{PARTS}/{part.info.path.name} has columns that this version does not know: {names}")
 
-    def _tally(self, counted: BoolArray, phase: npt.NDArray[np.object_], chunks: ChunkColumns) -> None:
-        gaps = chunk_gaps(chunks, counted)
+    def _tally(self, gaps: Gaps, phase: npt.NDArray[np.object_]) -> None:
         for name in set(phase.tolist()):
             self.gaps.setdefault(str(name), Tally()).add(gaps.ns[np.equal(phase, name)[gaps.request]])
 
@@ -123,7 +122,7 @@ def _assembled(folder: Path, manifest: Manifest, reading: _Reading) -> RunData:
     place[order] = np.arange(len(order))
     table, seq, attempt = table.take(order).combine_chunks(), seq[order], attempt[order]
     columns = replace(take(join(reading.columns), order), replaced=_replaced(seq, attempt))
-    columns = replace(columns, good=_good(columns, manifest.workload))
+    columns = replace(columns, good=_good(columns, manifest))
     return RunData(
         folder=folder,
         manifest=manifest,
@@ -164,17 +163,23 @@ def _replaced(seq: IntArray, attempt: IntArray) -> BoolArray:
     return np.append(follows, False)[: len(seq)].astype(np.bool_)
 
 
-def declared_objectives(workload: dict[str, Any]) -> tuple[Objective, ...]:
-    """Return the objectives in a manifest's workload, none where it is of another form."""
+def workload_of(manifest: Manifest) -> Workload | None:
+    """Return the workload in a manifest, None where it is of another form."""
     try:
-        return msgspec.convert(dict(workload), Workload).objectives
+        return msgspec.convert(dict(manifest.workload), Workload)
     except msgspec.ValidationError:
-        return ()
+        return None
 
 
-def _good(c: RequestColumns, workload: dict[str, Any]) -> FloatArray:
+def declared_objectives(manifest: Manifest) -> tuple[Objective, ...]:
+    """Return the objectives in a manifest's workload, none where it is of another form."""
+    workload = workload_of(manifest)
+    return workload.objectives if workload else ()
+
+
+def _good(c: RequestColumns, manifest: Manifest) -> FloatArray:
     """Return which requests were useful, NaN for all where the workload says nothing of use."""
-    limits = {o.metric: o.limit for o in declared_objectives(workload) if o.metric in REQUEST_FORMULAS}
+    limits = {o.metric: o.limit for o in declared_objectives(manifest) if o.metric in REQUEST_FORMULAS}
     if not limits and np.isnan(c.accepted).all():
         return np.full(len(c), np.nan)
     return within(c, limits)

@@ -31,7 +31,7 @@ class PhaseFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
-    """All that a verdict rests on; `objectives` is the word of `objectives.overall`."""
+    """All that a verdict rests on; `objectives` is the word of `objectives.overall`, `marks` is told beside it."""
 
     engine: str
     stop_cause: str | None
@@ -40,6 +40,7 @@ class Facts:
     ok: int
     impossible: int
     objectives: str
+    marks: tuple[str, ...]
     phases: tuple[PhaseFacts, ...]
 
 
@@ -124,6 +125,7 @@ def _marks(facts: Facts) -> Iterator[str]:
         yield f"{lost:,} of {facts.accounting.planned:,} planned requests were lost; run.json names them"
     if facts.impossible:
         yield f"{facts.impossible:,} answers hold a stamp from before their sending; those times are left out"
+    yield from facts.marks
 
 
 def phase_planned(sizes: Sequence[int | None], rows: Sequence[int], planned: int) -> tuple[int, ...]:

@@ -16,10 +16,11 @@ _REASONING = CHUNK_KINDS.index(ChunkKind.REASONING)
 
 
 class Gaps(NamedTuple):
-    """Gaps between successive events: `ns` and the index of the request, both of shape (gaps,)."""
+    """Gaps between successive events, columns of shape (gaps,): length, index of the request, when it ended."""
 
     ns: FloatArray
     request: IntArray
+    at_ns: FloatArray
 
 
 def _edge(chunks: ChunkColumns, mask: BoolArray, *, last: bool = False) -> IntArray:
@@ -54,9 +55,10 @@ def gaps_of(chunks: ChunkColumns, events: BoolArray) -> Gaps:
         keep = keep[np.lexsort((choice, request[keep]))]  # stable: arrival order stays within a choice
         choice = chunks.choice[keep]
     owner = request[keep]
-    gap = np.diff(chunks.ns[keep])
+    at = chunks.ns[keep]
+    gap = np.diff(at)
     real = (np.diff(owner) == 0) & (np.diff(choice) == 0) & (gap >= 0)
-    return Gaps(gap[real], owner[1:][real])
+    return Gaps(gap[real], owner[1:][real], at[1:][real])
 
 
 def chunk_gaps(chunks: ChunkColumns, ok: BoolArray) -> Gaps:

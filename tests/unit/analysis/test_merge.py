@@ -67,7 +67,7 @@ def test_merging_twice_writes_the_same_bytes_and_leaves_parts_alone(tmp_path: Pa
     merge(folder)
     assert {path: path.read_bytes() for path in outputs} == first
     assert {path: path.read_bytes() for path in (folder / "requests").iterdir()} == parts
-    assert len(first) == 5
+    assert len(first) == 6
 
 
 @pytest.mark.parametrize("missing", [[], [4, 5]], ids=["no gap", "a gap"])

@@ -28,6 +28,7 @@ FACTS = Facts(
     ok=1000,
     impossible=0,
     objectives="met",
+    marks=(),
     phases=(PHASE,),
 )
 
@@ -117,3 +118,9 @@ def test_exit_codes(status: str, objectives: str, strict: bool, code: int) -> No
 def test_an_early_stop_cuts_the_plans_sizes_off_in_order() -> None:
     assert phase_planned([10, 20, 30], [0, 0, 0], 25) == (10, 15, 0)
     assert phase_planned([None, None], [4, 5], 9) == (4, 5)
+
+
+def test_marks_stand_beside_a_valid_verdict() -> None:
+    verdict = judge(replace(FACTS, marks=("phase load was not steady",)))
+    assert verdict.valid
+    assert verdict.reasons == ["phase load was not steady"]

@@ -29,6 +29,7 @@ def build_page(found: Digest, plots: Sequence[Plot]) -> Page:
         conditions_line=conditions_line(found),
         tiles=tiles(found),
         standouts=found.standouts,
+        findings=tuple(text for text in found.findings.sentences if text not in found.standouts),
         plot_groups=_groups(plots),
         tables=tables(found),
         conditions=conditions(found),

@@ -63,6 +63,7 @@ class Page:
     conditions_line: str
     tiles: tuple[Tile, ...]
     standouts: tuple[str, ...]
+    findings: tuple[str, ...]
     plot_groups: tuple[PlotGroup, ...]
     tables: tuple[PageTable, ...]
     conditions: tuple[tuple[str, str], ...]

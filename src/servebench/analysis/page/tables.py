@@ -1,5 +1,6 @@
 """Know the tables of the report."""
 
+from servebench.analysis.arrivals import SCALES_S
 from servebench.analysis.digest import Digest
 from servebench.analysis.numbers import UNDEFINED, bounds, clock, count, significant
 from servebench.analysis.page.model import PageTable
@@ -16,7 +17,14 @@ OBJECTIVES_NOTE = (
 
 def tables(found: Digest) -> tuple[PageTable, ...]:
     """Return the tables in order of the page."""
-    return (_percentiles(found), _curve(found), _phases(found), _outcomes(found), *_objectives(found))
+    return (
+        _percentiles(found),
+        _curve(found),
+        _phases(found),
+        *_arrivals(found),
+        _outcomes(found),
+        *_objectives(found),
+    )
 
 
 def _percentiles(found: Digest) -> PageTable:
@@ -87,6 +95,30 @@ def _phases(found: Digest) -> PageTable:
         "lost",
     )
     return PageTable(name="phases", title="Phases", head=head, rows=rows, left=3)
+
+
+def _arrivals(found: Digest) -> tuple[PageTable, ...]:
+    if not found.findings.arrivals:
+        return ()
+    rows = []
+    for item in found.findings.arrivals:
+        pairs = zip(
+            (item.planned.per_s, item.planned.cv, *item.planned.idc),
+            (item.sent.per_s, item.sent.cv, *item.sent.idc),
+            strict=True,
+        )
+        cells = [f"{significant(planned)} / {significant(sent)}" for planned, sent in pairs]
+        rows.append((item.phase, *cells, count(item.worst), significant(item.lag_p99_ms)))
+    scales = (f"dispersion at {scale} s" for scale in SCALES_S)
+    return (
+        PageTable(
+            name="arrivals",
+            title="Load as planned / as sent",
+            head=("phase", "requests /s", "CV of gaps", *scales, "largest difference", "send lag p99, ms"),
+            rows=tuple(rows),
+            note="CV 1: as irregular as a Poisson stream. Dispersion: variance over mean of the counts per window.",
+        ),
+    )
 
 
 def _outcomes(found: Digest) -> PageTable:
