@@ -10,8 +10,8 @@ DEV := $(VENV)/.dev-installed
 CHROMIUM := $(shell command -v chromium 2>/dev/null)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo fmt lint type arch gen unit prop golden check integ browser browser-deps test bench clean dist \
-	constraints
+.PHONY: help setup demo fmt lint type arch gen unit prop golden patched check integ browser browser-deps test bench clean \
+	dist constraints
 
 help: ## list the targets
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -48,8 +48,12 @@ prop: $(DEV) ## property tests
 golden: $(DEV) ## captured streams of real servers and hard cases
 	$(PYTEST) -q tests/golden
 
+patched: $(DEV) ## tests that import Locust, which patches the whole process, so they have one of their own
+	$(PYTEST) -q tests/patched
+
 check: lint type arch ## the fast part of `make test`: lint, types, architecture, unit, property, golden
 	$(PYTEST) -q tests/unit tests/property tests/golden
+	$(PYTEST) -q tests/patched
 
 integ: $(DEV) ## real servers, masters and workers; the wheel in an empty folder
 	$(PYTEST) tests/integration

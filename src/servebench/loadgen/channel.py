@@ -18,6 +18,10 @@ def wire_name(kind: type[msgspec.Struct]) -> str:
     return PREFIX + kind.__name__
 
 
+class StrayMessageError(LookupError):
+    """A message of a run or worker that is not, or no longer, known here: noted, and no failure."""
+
+
 class Channel:
     """Sends and receives messages over one Locust runner (master, worker or local: then both sides share it)."""
 

@@ -1,6 +1,6 @@
 """Know every private part of Locust that is changed, why, and how it is undone in tests.
 
-Each patch has a contract test (tests/integration/test_locust_contract.py) that fails when Locust changes beneath it.
+Each patch has a contract test (tests/patched/test_locust_contract.py) that fails when Locust changes beneath it.
 """
 
 import functools

@@ -2,6 +2,7 @@
 
 import logging
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import gevent
@@ -72,12 +73,13 @@ class Order:
 class Coordinator:
     """One run. `run` is its greenlet; handlers are called from Locust's RPC greenlet and do not block."""
 
-    def __init__(self, order: Order, channel: Channel, chronicle: Chronicle) -> None:
+    def __init__(self, order: Order, channel: Channel, chronicle: Chronicle, is_present: Callable[[str], bool]) -> None:
         self.run_id = order.prepare.run_id
         self.finished = Event()
         self.exit_code: int = ExitCode.OK
         self._order, self._chronicle, self._runbook = order, chronicle, chronicle.runbook
         self._roster = Roster(channel)
+        self._is_present = is_present
         self._clock: RunClock | None = None
         self._table: Membership | None = None
         self._stop: StopOrder | None = None
@@ -96,7 +98,9 @@ class Coordinator:
     # Called from outside.
 
     def welcome(self, hello: Hello) -> None:
-        """Let a worker take part, also when the run is under way."""
+        """Let a worker take part, also when the run is under way; one that takes part already is left alone."""
+        if hello.worker_id in self._roster.workers:
+            return
         self._roster.add(hello)
         self._roster.send(self._order.prepare, [hello.worker_id])
 
@@ -215,21 +219,24 @@ class Coordinator:
                 late = ", ".join(self._roster.unready()) or "none has connected"
                 msg = f"workers not ready after {PREPARE_LIMIT_S:g} s: {late}"
                 raise HarnessError(msg)
+            for worker_id, state in self._roster.workers.items():
+                if state.ready is None and not self._is_present(worker_id):
+                    self._note_lost(worker_id, "gone before the run")
             self._line()
             gevent.sleep(0.05)
 
     def _arm(self) -> None:
         epoch_ns = time.monotonic_ns() + ARM_AHEAD_NS
         self._clock = RunClock(epoch_ns)
-        self._table = Membership.begin(list(self._roster.workers), self._clock.now_ns())
+        self._table = Membership.begin([worker_id for worker_id, _ in self._roster.live()], self._clock.now_ns())
         self._runbook.armed(epoch_ns, time.time_ns() + ARM_AHEAD_NS)
-        for worker_id in self._roster.workers:
+        for worker_id, _ in self._roster.live():
             self._send_arm(worker_id, self._clock)
         self._send_leases(self._table, self._clock)
         self._note_members(self._table)
         self._share_users(self._table)
         self._state = "running"
-        self._chronicle.tell("marker", "armed", self._clock.now_ns(), data={"workers": len(self._roster.workers)})
+        self._chronicle.tell("marker", "armed", self._clock.now_ns(), data={"workers": len(self._roster.live())})
 
     def _send_arm(self, worker_id: str, clock: RunClock) -> None:
         since_ns = time.monotonic_ns() - clock.epoch_monotonic_ns
@@ -274,18 +281,16 @@ class Coordinator:
     def _send_leases(self, table: Membership, clock: RunClock) -> None:
         members = tuple(MembersFrom(from_ns=c.from_ns, worker_ids=c.members) for c in table.changes)
         now_ns = clock.now_ns()
-        for worker_id, _ in self._roster.live():
+        for worker_id in self._roster.reachable():  # the lost ones too: their answer is how they come back
             until_ns = table.lease_until(worker_id, now_ns)
             self._roster.send(Lease(run_id=self.run_id, valid_until_ns=until_ns, members=members), [worker_id])
 
     def _update_members(self, table: Membership, clock: RunClock) -> None:
-        workers = self._roster.workers
-        known = [worker_id for worker_id, w in workers.items() if w.ready is not None and w.closed is None]
-        lost, joined = table.update(known, clock.now_ns())
+        lost, joined = table.update(self._roster.reachable(), clock.now_ns())
         for worker_id in lost:
             self._note_lost(worker_id, "no sign of life")
         for worker_id in joined:
-            workers[worker_id].lost = False
+            self._roster.workers[worker_id].lost = False
             worker = self._roster.name(worker_id)
             self._chronicle.tell("join", f"worker {worker} joined", clock.now_ns(), worker=worker, aloud=True)
         if lost or joined:

@@ -10,13 +10,14 @@ from typing import Any
 
 import gevent
 from locust.exception import StopTest
+from locust.runners import STATE_MISSING, MasterRunner
 
 from servebench import __version__
 from servebench.core.errors import HarnessError, InputError, ServebenchError
 from servebench.core.outcomes import ExitCode
 from servebench.core.units import NS_PER_S
 from servebench.loadgen.address import parse_target
-from servebench.loadgen.channel import Channel
+from servebench.loadgen.channel import Channel, StrayMessageError
 from servebench.loadgen.chronicle import Chronicle
 from servebench.loadgen.coordinator import Coordinator, Order
 from servebench.loadgen.interactive import interactive_workload
@@ -83,7 +84,19 @@ class MasterRole:
         channel.on(WorkerFault, lambda m: self._of(m.run_id).on_fault(m))
 
     def _of(self, run_id: str) -> Coordinator:
-        return self._runs[run_id]
+        run = self._runs.get(run_id)
+        if run is None:
+            msg = f"run {run_id} is not known here"
+            raise StrayMessageError(msg)
+        return run
+
+    def _is_present(self, worker_id: str) -> bool:
+        """Whether Locust still counts this worker as connected; a single process is its own worker."""
+        runner = self._environment.runner
+        if not isinstance(runner, MasterRunner):
+            return True
+        node = runner.clients.get(worker_id)
+        return node is not None and node.state != STATE_MISSING
 
     def _on_hello(self, hello: Hello) -> None:
         self._helloed[hello.worker_id] = hello
@@ -103,6 +116,12 @@ class MasterRole:
             self._current = self._begin()
         except (ServebenchError, OSError) as error:
             self._refuse(error)
+
+    def on_worker_connect(self, worker_id: str) -> None:
+        """Let a worker that Locust has back take part in the run under way."""
+        hello = self._helloed.get(worker_id)
+        if hello is not None and self._current is not None and not self._current.finished.is_set():
+            self._current.welcome(hello)
 
     def on_test_stopping(self) -> None:
         """End the current run because the operator pressed Stop, or a time limit did."""
@@ -179,10 +198,12 @@ class MasterRole:
                 Journal(folder.events),
                 self._pipe,
             ),
+            self._is_present,
         )
         self._runs[run_id] = run
-        for hello in self._helloed.values():
-            run.welcome(hello)
+        for worker_id, hello in self._helloed.items():
+            if self._is_present(worker_id):
+                run.welcome(hello)
         gevent.spawn(run.run)
         self._followers.append(gevent.spawn(self._follow, run))
         log.info("run %s began in %s", run_id, folder.root)
@@ -264,8 +285,8 @@ class MasterRole:
 
     def _fail(self, error: BaseException) -> None:
         """End the run because a message handler failed."""
-        if isinstance(error, KeyError):
-            log.warning("message of an unknown run or worker: %s", error)
+        if isinstance(error, StrayMessageError):
+            log.warning("stray message: %s", error)
             return
         if self._current is not None:
             self._current.fail(error)

@@ -90,7 +90,7 @@ class Membership:
 
     def lease_until(self, member: str, now_ns: int) -> int:
         """Return how far `member` may act; extended only while it is heard from and is a member."""
-        grant = self._grants[member]
+        grant = self._grants.setdefault(member, _Grant(now_ns - SILENT_AFTER_NS - 1, now_ns))
         if member in self.current and now_ns - grant.heard_ns <= HEARD_WITHIN_NS:
             grant.until_ns = max(grant.until_ns, now_ns + LEASE_NS)
         return grant.until_ns

@@ -32,6 +32,7 @@ class Plugin:
         events.init.add_listener(self._on_init)
         events.test_start.add_listener(self._on_test_start)
         events.test_stopping.add_listener(self._on_test_stopping)
+        events.worker_connect.add_listener(self._on_worker_connect)
         events.spawning_complete.add_listener(self._on_spawning_complete)
         events.quitting.add_listener(self._on_quitting)
 
@@ -49,6 +50,10 @@ class Plugin:
     def _on_test_start(self, environment: Any, **_: Any) -> None:  # noqa: ANN401 - Locust's signature
         if self._master is not None:
             self._master.on_test_start()
+
+    def _on_worker_connect(self, client_id: str, **_: Any) -> None:  # noqa: ANN401 - Locust's signature
+        if self._master is not None:
+            self._master.on_worker_connect(client_id)
 
     def _on_test_stopping(self, environment: Any, **_: Any) -> None:  # noqa: ANN401 - Locust's signature
         if self._master is not None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from servebench.loadgen.channel import Channel
+from servebench.loadgen.channel import Channel, StrayMessageError
 from servebench.loadgen.messages import Closed, Hello, Ready, Status
 
 
@@ -44,8 +44,11 @@ class Roster:
         self.workers[hello.worker_id] = WorkerState(hello)
 
     def heard(self, worker_id: str) -> WorkerState:
-        """Note a message and return its sender. Raises KeyError for one that was never told of the run."""
-        state = self.workers[worker_id]
+        """Note a message and return its sender. Raises StrayMessageError for one that was never told of the run."""
+        state = self.workers.get(worker_id)
+        if state is None:
+            msg = f"worker {worker_id} is not part of this run"
+            raise StrayMessageError(msg)
         state.heard_ns = time.monotonic_ns()
         return state
 
@@ -57,9 +60,14 @@ class Roster:
         """Return the prepared workers that are not lost."""
         return [(worker_id, state) for worker_id, state in self.workers.items() if state.live]
 
+    def reachable(self) -> list[str]:
+        """Return the ids of the prepared workers that have not reported their end, lost or not."""
+        return [i for i, state in self.workers.items() if state.ready is not None and state.closed is None]
+
     def all_ready(self) -> bool:
-        """Whether there are workers and each of them is prepared."""
-        return bool(self.workers) and all(state.ready is not None for state in self.workers.values())
+        """Whether there are workers and each of them is prepared, those that have gone left out."""
+        present = [state for state in self.workers.values() if not state.lost]
+        return bool(present) and all(state.ready is not None for state in present)
 
     def unready(self) -> list[str]:
         """Return the names of those that are not prepared."""

@@ -13,7 +13,7 @@ from gevent.event import Event
 from servebench.core.outcomes import Outcome
 from servebench.core.records import RequestRecord
 from servebench.core.units import NS_PER_MS
-from servebench.loadgen.channel import Channel
+from servebench.loadgen.channel import Channel, StrayMessageError
 from servebench.loadgen.health import HubTicker
 from servebench.loadgen.master import full_url
 from servebench.loadgen.messages import (
@@ -66,14 +66,21 @@ class WorkerRole:
         channel = self._channel
         channel.on(Prepare, self._on_prepare)
         channel.on(ClockPong, self._on_pong)
-        channel.on(Arm, lambda m: self._sessions[m.run_id].arm(m))
+        channel.on(Arm, lambda m: self._of(m.run_id).arm(m))
         channel.on(Lease, self._on_lease)
-        channel.on(SeqBlock, lambda m: self._sessions[m.run_id].add_block(m.first, m.count))
-        channel.on(Users, lambda m: self._sessions[m.run_id].set_users(m.count))
-        channel.on(Step, lambda m: self._sessions[m.run_id].step(m))
-        channel.on(Stop, lambda m: self._sessions[m.run_id].stop(m))
-        channel.on(CancelNow, lambda m: self._sessions[m.run_id].cancel_now())
-        channel.on(Close, lambda m: self._sessions[m.run_id].close())
+        channel.on(SeqBlock, lambda m: self._of(m.run_id).add_block(m.first, m.count))
+        channel.on(Users, lambda m: self._of(m.run_id).set_users(m.count))
+        channel.on(Step, lambda m: self._of(m.run_id).step(m))
+        channel.on(Stop, lambda m: self._of(m.run_id).stop(m))
+        channel.on(CancelNow, lambda m: self._of(m.run_id).cancel_now())
+        channel.on(Close, lambda m: self._of(m.run_id).close())
+
+    def _of(self, run_id: str) -> WorkerSession:
+        session = self._sessions.get(run_id)
+        if session is None:
+            msg = f"run {run_id} is not here"
+            raise StrayMessageError(msg)
+        return session
 
     def hello(self) -> None:
         """Tell the master that the handlers exist."""
@@ -103,7 +110,7 @@ class WorkerRole:
         gevent.spawn(self._prepare, order)
 
     def _on_lease(self, message: Lease) -> None:
-        self._sessions[message.run_id].lease(message)
+        self._of(message.run_id).lease(message)
         self._channel.send(Alive(run_id=message.run_id, worker_id=self._worker_id))
 
     def _on_pong(self, pong: ClockPong) -> None:
@@ -190,8 +197,8 @@ class WorkerRole:
         )
 
     def _fail(self, error: BaseException) -> None:
-        if isinstance(error, KeyError):
-            log.debug("message of a run that is not here: %s", error)
+        if isinstance(error, StrayMessageError):
+            log.debug("stray message: %s", error)
             return
         for session in self._sessions.values():
             session.fail(error)
