@@ -102,7 +102,8 @@ def test_an_exemplar_behind_a_number_is_left_out() -> None:
     histogram = Histogram("h_seconds", "help", buckets=[1.0], registry=registry)
     histogram.observe(0.5, {"trace_id": "x y"})
     Counter("c", "help", registry=registry).inc(3)
-    page = read_page(generate_openmetrics(registry).decode()  # type: ignore[no-untyped-call] # the library annotates only the other)
+    text = generate_openmetrics(registry).decode()  # type: ignore[no-untyped-call] # the library leaves it unannotated
+    page = read_page(text)
     values = {(sample.name, dict(sample.labels).get("le")): sample.value for sample in page.samples}
     assert values[("h_seconds_bucket", "1.0")] == 1
     assert values[("c_total", None)] == 3
