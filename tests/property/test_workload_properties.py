@@ -21,7 +21,7 @@ from servebench.workload.tokens import estimate_tokens
 
 MS = 1_000_000
 TRACE = "trace.csv"
-PROMPTS = PromptSet([f"prompt {number}" for number in range(7)], "word after word of running text\n" * 50)
+PROMPTS = PromptSet.of([f"prompt {number}" for number in range(7)], "word after word of running text\n" * 50)
 
 rates = st.one_of(st.just(0.0), st.floats(0.01, 30, allow_nan=False), st.integers(1, 30))
 durations = st.integers(1, 5_000_000_000).map(format_duration)

@@ -3,8 +3,14 @@
 A path in a workload is absolute, or `builtin:<name>`: the same words on every machine, wherever the package lies.
 """
 
+import gzip
+import io
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib.resources import files
 from pathlib import Path
+from typing import BinaryIO
 
 from servebench.core.errors import InputError
 
@@ -12,14 +18,23 @@ PREFIX = "builtin:"
 
 DATA_FILES: dict[str, str] = {
     "azure-llm-2023-conv": "azure_llm_2023/AzureLLMInferenceTrace_conv.csv",
+    "azure-llm-2023-code": "azure_llm_2023/AzureLLMInferenceTrace_code.csv",
+    "mooncake-conversation": "mooncake_fast25/conversation_trace.jsonl",
+    "ragpulse": "ragpulse",
+    "servegen-deepseek-r1": "servegen/reason/deepseek-r1",
+    "servegen-m-small": "servegen/language/m-small",
     "mt-bench": "prompts/mt_bench/question.jsonl",
+    "humaneval": "prompts/humaneval/HumanEval.jsonl.gz",
+    "oasst": "prompts/oasst_trees/en_100_tree.jsonl",
     "self-instruct": "prompts/self_instruct/user_oriented_instructions.jsonl",
     "shakespeare": "text/shakespeare_slice.txt",
     "demo": "workloads/demo.yaml",
 }
-"""Builtin name to place below `servebench/workload/data`."""
+"""Builtin name to file or folder below `servebench/workload/data`."""
 
 _LFS_HEAD = b"version https://git-lfs.github.com/spec/"
+_GZIP_HEAD = b"\x1f\x8b"
+_BOM = b"\xef\xbb\xbf"
 
 
 def is_builtin(path: str) -> bool:
@@ -42,17 +57,29 @@ def data_path(path: str) -> Path:
     return Path(str(files("servebench.workload").joinpath("data", *place.split("/"))))
 
 
-def read_data(path: str) -> bytes:
-    """Return the bytes behind a workload's path.
+@contextmanager
+def open_data(path: str) -> Iterator[BinaryIO]:
+    """Give the bytes behind a workload's path as a stream, unpacked where they are gzip, without a BOM.
 
     Raises InputError where the file cannot be read, or is the pointer that Git LFS leaves in place of the data.
     """
     try:
-        data = data_path(path).read_bytes()
-    except OSError as error:
-        msg = f"cannot read {path}: {error.strerror}"
+        with data_path(path).open("rb") as raw:
+            packed = raw.peek(2)[:2] == _GZIP_HEAD
+            with io.BufferedReader(gzip.GzipFile(fileobj=raw)) if packed else raw as stream:
+                head = stream.peek(len(_LFS_HEAD))
+                if head.startswith(_LFS_HEAD):
+                    msg = f"{path} is a Git LFS pointer and not the data; try: git lfs pull"
+                    raise InputError(msg)
+                if head.startswith(_BOM):
+                    stream.read(len(_BOM))
+                yield stream
+    except (OSError, EOFError, zlib.error) as error:
+        msg = f"cannot read {path}: {getattr(error, 'strerror', None) or error}"
         raise InputError(msg) from error
-    if data.startswith(_LFS_HEAD):
-        msg = f"{path} is a Git LFS pointer and not the data; try: git lfs pull"
-        raise InputError(msg)
-    return data
+
+
+def read_data(path: str) -> bytes:
+    """Return the bytes behind a workload's path, like `open_data`."""
+    with open_data(path) as stream:
+        return stream.read()

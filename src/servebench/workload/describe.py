@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from servebench.core.units import NS_PER_S
-from servebench.workload.draw import NONE
+from servebench.workload.lengths import NONE
 from servebench.workload.schedule import PhasePlan, Schedule
 
 WINDOWS_S = (1, 10, 60)

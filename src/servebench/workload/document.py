@@ -13,6 +13,7 @@ from servebench.workload.model import (
     Objective,
     Phase,
     Prompts,
+    PromptSource,
     Requests,
     Segment,
     Target,
@@ -48,7 +49,7 @@ def document_of(workload: Workload) -> Document:
     return {
         "name": workload.name,
         "seed": workload.seed,
-        "target": _target(workload.target),
+        "target": {**_target(workload.target), "cache": _cache(workload)},
         "prompts": _prompts(workload.prompts),
         "load": _load(workload) if workload.closed is None else _closed(workload.closed),
         "requests": _requests(workload.requests),
@@ -62,19 +63,30 @@ def _target(target: Target) -> Document:
         document["model"] = target.model
     if target.declared:
         document["declared"] = dict(target.declared)
-    return {**document, "cache": {"state": target.cache}}
+    return document
+
+
+def _cache(workload: Workload) -> Document:
+    document: Document = {"state": workload.target.cache}
+    if workload.target.cache == "shared_prefix":
+        document["share"] = workload.prompts.shared_share
+    for phase in workload.phases:
+        if phase.warm_per_s is not None:
+            document |= {"rate_per_s": phase.warm_per_s, "duration": format_duration(phase.duration_ns)}
+    return document
 
 
 def _prompts(prompts: Prompts) -> Document:
     document: Document = {
-        "sources": [{"kind": source.kind, "path": source.path} for source in prompts.sources],
+        "sources": [_source(source) for source in prompts.sources],
         "order": prompts.order,
+        **({} if prompts.zipf_exponent is None else {"zipf_exponent": prompts.zipf_exponent}),
         "input_tokens": _lengths(prompts.input_tokens),
         "output_tokens": _lengths(prompts.output_tokens),
     }
     if prompts.lengths_trace is not None:
         part = prompts.lengths_trace
-        document["trace"] = {"kind": part.kind, "path": part.path, **_stretch(part)}
+        document["trace"] = {**_trace(part), **_stretch(part)}
     if prompts.conversation is not None:
         document["conversation"] = _conversation(prompts.conversation)
     return document
@@ -101,7 +113,7 @@ def _load(workload: Workload) -> Document:
     return {
         "kind": "open",
         "arrivals": document_of_law(workload.arrivals),
-        "phases": [_phase(phase) for phase in workload.phases],
+        "phases": [_phase(phase) for phase in workload.phases if phase.warm_per_s is None],
     }
 
 
@@ -114,13 +126,29 @@ def _closed(closed: Closed) -> Document:
     return {**document, "warmup_requests": closed.warmup_requests}
 
 
+def _source(source: PromptSource) -> Document:
+    return {"kind": source.kind} if source.kind == "trace" else {"kind": source.kind, "path": source.path}
+
+
+def _trace(part: TraceSlice) -> Document:
+    document: Document = {"kind": part.kind, "path": part.path}
+    if part.empty_output is not None:
+        document["empty_output"] = part.empty_output
+    if part.clients:
+        document["clients"] = list(part.clients)
+    return document
+
+
 def _lengths(lengths: Lengths) -> Document:
-    if lengths.kind == "fixed":
-        return {"from": "fixed", "tokens": lengths.tokens}
-    if lengths.kind == "prompt":
-        return {"from": "prompt"}
+    keys: Document = {
+        "fixed": {"tokens": lengths.tokens},
+        "uniform": {"min": lengths.low, "max": lengths.high},
+        "lognormal": {"median": lengths.median, "sigma": lengths.sigma},
+        "empirical": {"tokens": list(lengths.values)},
+        "trace": {"over": lengths.over},
+    }
     cap = {} if lengths.cap is None else {"max": lengths.cap}
-    return {"from": "trace", **cap, "over": lengths.over}
+    return {"from": lengths.kind, **keys.get(lengths.kind, {}), **cap}
 
 
 def _stretch(part: TraceSlice) -> Document:
@@ -135,8 +163,7 @@ def _phase(phase: Phase) -> Document:
         tail["arrivals"] = document_of_law(phase.arrivals)
     if phase.replay is not None:
         part = phase.replay
-        trace = {"kind": part.kind, "path": part.path}
-        return {**head, "trace": trace, **_stretch(part), "speed": part.speed, **tail}
+        return {**head, "trace": _trace(part), **_stretch(part), "speed": part.speed, "spread": part.spread, **tail}
     duration = {} if phase.shape == "spike" else {"duration": format_duration(phase.duration_ns)}
     shape = _shape(phase.shape, phase.segments) if phase.diurnal is None else _diurnal(phase.diurnal)
     return {**head, **shape, **duration, **tail}

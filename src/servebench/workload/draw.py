@@ -14,56 +14,51 @@ import numpy.typing as npt
 
 from servebench.core.errors import Fault, SpecError
 from servebench.core.records import Ask
+from servebench.workload.lengths import DRAWN, NONE, Tokens, capped, drawn_lengths, factor_for, fits
 from servebench.workload.model import Closed, Lengths, Prompts, Think, Turns, Workload
 from servebench.workload.prompts import PromptSet
+from servebench.workload.rows import Trace
+from servebench.workload.seeds import INPUTS, LENGTHS, OUTPUTS, PROMPTS, THINK, TURNS, generator
 from servebench.workload.traces import Traces, rows_of
 
-ARRIVALS, PROMPTS, LENGTHS, TURNS, THINK = 0, 1, 2, 3, 4
-"""Purposes: the first word of a spawn key. Part of the reproducible form; never renumber."""
-
 BLOCK = 4096
-NONE = -1
-"""In columns: no length asked for."""
 _KEPT_BLOCKS = 4
-
 CLOSED_PHASE, WARMUP_PHASE = "closed", "warmup"
 """Phases of closed load."""
 
-Tokens = npt.NDArray[np.int32]
 Ints = npt.NDArray[np.int64]
 
 
 class Pairs(NamedTuple):
-    """Lengths of some requests, int32, -1 = none, and how many of each were above their cap."""
+    """Lengths of some requests, int32, -1 = none; `changed` counts by reason those that were above their cap."""
 
     input_tokens: Tokens
     max_tokens: Tokens
-    clipped_input: int
-    clipped_output: int
+    changed: dict[str, int]
 
 
-def generator(seed: int, purpose: int, part: int) -> np.random.Generator:
-    """Return the generator of one purpose and one part (phase, epoch or block) of a workload."""
-    return np.random.Generator(np.random.PCG64(np.random.SeedSequence(seed, spawn_key=(purpose, part))))
+class Recorded(NamedTuple):
+    """Lengths of a trace's rows, and what `over: scale` multiplies each column by."""
+
+    input_tokens: Tokens
+    output_tokens: Tokens
+    input_factor: float
+    output_factor: float
 
 
-def limit(law: Lengths, recorded: Tokens | None, count: int) -> tuple[Tokens, int]:
-    """Return the lengths that a law gives to `count` requests, and how many of them were clipped to its cap.
+class Pool(NamedTuple):
+    """Rows of a trace that requests are drawn from: their numbers in the trace, and their lengths."""
 
-    `recorded` are the lengths of the trace's rows; used by kind `trace` only.
-    """
-    if law.kind != "trace" or recorded is None:
-        return np.full(count, NONE if law.tokens is None else law.tokens, dtype=np.int32), 0
-    if law.cap is None or law.over == "drop":
-        return recorded, 0
-    return np.minimum(recorded, np.int32(law.cap)), int(np.count_nonzero(recorded > law.cap))
+    rows: Ints
+    lengths: Recorded
 
 
-def fits(law: Lengths, recorded: Tokens) -> npt.NDArray[np.bool_]:
-    """Return which rows of a trace a law keeps: all, unless it drops those above its cap."""
-    if law.kind != "trace" or law.cap is None or law.over != "drop":
-        return np.ones(len(recorded), dtype=np.bool_)
-    return recorded <= law.cap
+def recorded(prompts: Prompts, trace: Trace, rows: Ints) -> Recorded:
+    """Return the lengths of some rows of a trace, before their caps."""
+    inputs, outputs = trace.input_tokens[rows], trace.output_tokens[rows]
+    return Recorded(
+        inputs, outputs, factor_for(prompts.input_tokens, inputs), factor_for(prompts.output_tokens, outputs)
+    )
 
 
 class Drawer:
@@ -82,14 +77,23 @@ class Drawer:
         loaded = PromptSet.load(workload.prompts) if prompts is None else prompts
         self._starts = loaded.starts
         self._count = len(self._starts) - 1
-        self._pool = _pool(workload.prompts, Traces() if traces is None else traces)
+        self._replies = loaded.replies
+        self._of_trace = is_of_trace(workload.prompts)
+        self._pool = _pool(workload.prompts, Traces(workload.seed) if traces is None else traces)
         self._orders: dict[int, Ints] = {}
         self._rows: dict[int, Ints] = {}
         self._turns: dict[int, Ints] = {}
         self._thinks: dict[int, Ints] = {}
+        self._lengths: dict[int, dict[int, Ints]] = {}
+        if workload.prompts.order == "zipf":
+            weights = np.arange(1, self._count + 1, dtype=np.float64) ** -(workload.prompts.zipf_exponent or 1.0)
+            self._reached = np.cumsum(weights)[:-1] / weights.sum()
+            self._ranked = generator(self._seed, PROMPTS, 0).permutation(np.int64(self._count))
 
     def prompt_ids(self, first: int, count: int) -> Ints:
         """Return the prompts of the requests (of conversations: the first prompts) first, first + 1, ...; int64."""
+        if self._of_trace and self._pool is not None:
+            return self._pool.rows[self._pool_picks(first, count)]
         found: Ints = self._starts[self._picks(first, count)]
         return found
 
@@ -115,28 +119,38 @@ class Drawer:
             return np.full(count, think.mean_ns, dtype=np.int64)
         return _by_block(first, count, BLOCK, lambda block: self._think_block(think, block))
 
-    def lengths(self, first: int, count: int) -> Pairs:
-        """Return the lengths of the requests first, first + 1, ... where no row of a trace is replayed."""
-        recorded_input = recorded_output = None
-        if self._pool is not None:
-            rows = _by_block(first, count, BLOCK, self._row_block)
-            recorded_input, recorded_output = self._pool[0][rows], self._pool[1][rows]
-        inputs, clipped_input = limit(self._prompts.input_tokens, recorded_input, count)
-        outputs, clipped_output = limit(self._prompts.output_tokens, recorded_output, count)
-        return Pairs(inputs, outputs, clipped_input, clipped_output)
+    def lengths(self, first: int, count: int, prompt_id: Ints, rows: Recorded | None = None) -> Pairs:
+        """Return the lengths of the requests first, first + 1, ..., which have these prompts.
+
+        `rows` are those of a replayed trace; None: what comes from a trace is drawn from its pool.
+        """
+        if rows is None and self._pool is not None:
+            pool, picks = self._pool.lengths, self._pool_picks(first, count)
+            rows = pool._replace(input_tokens=pool.input_tokens[picks], output_tokens=pool.output_tokens[picks])
+        changed: dict[str, int] = {}
+        inputs = outputs = None
+        if rows is not None:
+            inputs, outputs = (rows.input_tokens, rows.input_factor), (rows.output_tokens, rows.output_factor)
+        input_tokens = self._side("input", first, count, inputs, changed)
+        if self._prompts.output_tokens.kind == "reply" and self._replies is not None:
+            max_tokens = self._replies[prompt_id]
+        else:
+            max_tokens = self._side("output", first, count, outputs, changed)
+        return Pairs(input_tokens, max_tokens, changed)
 
     def ask(
         self, seq: int, *, phase: str, step: int | None = None, measured: bool = True, intended_ns: int | None = None
     ) -> Ask:
         """Return the request number `seq`; what is no draw is passed through."""
-        pairs = self.lengths(seq, 1)
+        prompt_id = self.prompt_ids(seq, 1)
+        pairs = self.lengths(seq, 1, prompt_id)
         return Ask(
             seq=seq,
             phase=phase,
             step=step,
             measured=measured,
             intended_ns=intended_ns,
-            prompt_id=int(self.prompt_ids(seq, 1)[0]),
+            prompt_id=int(prompt_id[0]),
             input_tokens=known(int(pairs.input_tokens[0])),
             max_tokens=known(int(pairs.max_tokens[0])),
             session=seq,
@@ -153,6 +167,8 @@ class Drawer:
         """Return which rows of the prompt files are taken, by the workload's order."""
         if self._prompts.order == "sequential":
             return np.arange(first, first + count, dtype=np.int64) % self._count
+        if self._prompts.order == "zipf":
+            return _by_block(first, count, BLOCK, self._zipf_block)
         return _by_block(first, count, self._count, self._order)
 
     def _order(self, epoch: int) -> Ints:
@@ -160,9 +176,45 @@ class Drawer:
             self._orders, epoch, lambda: generator(self._seed, PROMPTS, epoch).permutation(np.int64(self._count))
         )
 
+    def _pool_picks(self, first: int, count: int) -> Ints:
+        return _by_block(first, count, BLOCK, self._row_block)
+
     def _row_block(self, block: int) -> Ints:
-        size = 0 if self._pool is None else len(self._pool[0])
+        size = 0 if self._pool is None else len(self._pool.rows)
         return _kept(self._rows, block, lambda: generator(self._seed, LENGTHS, block).integers(0, size, BLOCK))
+
+    def _zipf_block(self, block: int) -> Ints:
+        """Return prompts whose rank r is taken in proportion to r^-exponent; ranks are dealt out at random."""
+
+        def make() -> Ints:
+            return self._ranked[np.searchsorted(self._reached, generator(self._seed, PROMPTS, block + 1).random(BLOCK))]
+
+        return _kept(self._orders, block, make)
+
+    def _side(
+        self, side: str, first: int, count: int, rows: tuple[Tokens, float] | None, changed: dict[str, int]
+    ) -> Tokens:
+        law = self._prompts.input_tokens if side == "input" else self._prompts.output_tokens
+        if law.kind in DRAWN:
+            purpose = INPUTS if side == "input" else OUTPUTS
+            tokens, factor = self._drawn(law, purpose, first, count), 1.0
+        elif law.kind == "trace" and rows is not None:
+            tokens, factor = rows
+        else:
+            return np.full(count, NONE if law.tokens is None else law.tokens, dtype=np.int32)
+        tokens, number = capped(law, tokens, factor)
+        if number:
+            changed[f"{'scaled' if law.over == 'scale' else 'clipped'}_{side}"] = number
+        return tokens
+
+    def _drawn(self, law: Lengths, purpose: int, first: int, count: int) -> Tokens:
+        kept = self._lengths.setdefault(purpose, {})
+
+        def block(number: int) -> Ints:
+            draws = generator(self._seed, purpose, number)
+            return _kept(kept, number, lambda: drawn_lengths(law, BLOCK, draws).astype(np.int64))
+
+        return _by_block(first, count, BLOCK, block).astype(np.int32)
 
     def _turn_block(self, law: Turns, block: int) -> Ints:
         def make() -> Ints:
@@ -186,21 +238,27 @@ def known(tokens: int) -> int | None:
     return None if tokens == NONE else tokens
 
 
-def _pool(prompts: Prompts, traces: Traces) -> tuple[Tokens, Tokens] | None:
+def is_of_trace(prompts: Prompts) -> bool:
+    """Say whether prompts are made of the blocks of a trace's rows."""
+    return any(source.kind == "trace" for source in prompts.sources)
+
+
+def _pool(prompts: Prompts, traces: Traces) -> Pool | None:
     """Return the rows that lengths are drawn from; None where none come from a trace."""
     if "trace" not in (prompts.input_tokens.kind, prompts.output_tokens.kind):
         return None
     if prompts.lengths_trace is None:
         fault = Fault(place="prompts.trace", message="lengths come from a trace, and none is named")
         raise SpecError("workload", [fault])
-    trace = traces.read(prompts.lengths_trace.path)
-    rows = rows_of(trace, prompts.lengths_trace)
-    inputs, outputs = trace.input_tokens[rows], trace.output_tokens[rows]
+    trace = traces.read(prompts.lengths_trace)
+    chosen = rows_of(trace, prompts.lengths_trace)
+    inputs, outputs = trace.input_tokens[chosen], trace.output_tokens[chosen]
     keep = fits(prompts.input_tokens, inputs) & fits(prompts.output_tokens, outputs)
     if not keep.any():
         fault = Fault(place="prompts.trace", message=f"{trace.path} has no row within the caps and the chosen times")
         raise SpecError("workload", [fault])
-    return inputs[keep], outputs[keep]
+    rows = np.flatnonzero(keep) + chosen.start
+    return Pool(rows, recorded(prompts, trace, rows))
 
 
 def _by_block(first: int, count: int, size: int, block: Callable[[int], Ints]) -> Ints:

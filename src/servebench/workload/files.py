@@ -4,9 +4,11 @@ from pathlib import Path
 
 from servebench.core.errors import InputError
 from servebench.core.units import format_duration
-from servebench.workload.builtin import data_path, is_builtin
+from servebench.workload.builtin import PREFIX, data_path, is_builtin
+from servebench.workload.model import TraceSlice
 from servebench.workload.places import Place, Wrong
-from servebench.workload.traces import read_trace, whole_seconds_ns
+from servebench.workload.spec_prompts import SHIPPED_TRACES, TraceSpec
+from servebench.workload.traces import FOLDERS, read_trace, whole_seconds_ns
 
 
 class Files:
@@ -16,28 +18,36 @@ class Files:
         self.folder = folder
         self.wrongs: list[Wrong] = []
 
-    def path(self, path: str | None, default: str, place: Place) -> str:
-        """Return a path as the model has it; None stands for the default."""
+    def path(self, path: str | None, default: str, place: Place, *, folder: bool = False) -> str:
+        """Return a path as the model has it; None stands for the default. `folder`: a folder will do."""
         chosen = default if path is None else path
         chosen = chosen if is_builtin(chosen) else str((self.folder / chosen).absolute())
         try:
-            if not data_path(chosen).is_file():
-                self.wrongs.append(Wrong(place, f"there is no file {chosen}"))
+            there = data_path(chosen)
+            if not (there.is_file() or (folder and there.is_dir())):
+                self.wrongs.append(Wrong(place, f"there is no file {'or folder ' if folder else ''}{chosen}"))
         except InputError as error:
             self.wrongs.append(Wrong(place, str(error)))
         return chosen
 
-    def length_ns(self, path: str, start_ns: int, place: Place) -> int:
-        """Return how much of a trace lies behind a start, in whole seconds; 0 after noting what is wrong."""
+    def trace(self, spec: TraceSpec, place: Place) -> TraceSlice:
+        """Return a whole trace as the model has it."""
+        default = PREFIX + SHIPPED_TRACES.get(spec.kind, "")
+        path = self.path(spec.path, default, (*place, "path"), folder=spec.kind in FOLDERS)
+        return TraceSlice(kind=spec.kind, path=path, empty_output=spec.empty_output, clients=spec.clients or ())
+
+    def length_ns(self, part: TraceSlice, place: Place) -> int:
+        """Return how much of a trace lies behind a slice's start, in whole seconds; 0 after noting what is wrong."""
         if any(wrong.path[: len(place)] == place for wrong in self.wrongs):
             return 0
         try:
-            trace = read_trace(path)
+            trace = read_trace(part)
         except InputError as error:
             self.wrongs.append(Wrong((*place, "trace"), str(error)))
             return 0
-        if start_ns > int(trace.offset_ns[-1]):
-            message = f"the trace ends at {format_duration(int(trace.offset_ns[-1]))}, before that"
+        last_ns = int(trace.offset_ns[-1])
+        if part.start_ns > last_ns:
+            message = f"the trace ends at {format_duration(last_ns)}, before that"
             self.wrongs.append(Wrong((*place, "start"), message))
             return 0
-        return whole_seconds_ns(trace, start_ns)
+        return whole_seconds_ns(trace, part.start_ns)

@@ -8,6 +8,12 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
+TraceKind = Literal["azure", "burstgpt", "csv", "mooncake", "qwen-bailian", "ragpulse", "servegen"]
+
+SourceKind = Literal[
+    "arena-hard", "humaneval", "jsonl", "mt-bench", "oasst", "self-instruct", "sharegpt", "text", "trace"
+]
+
 
 class Segment(msgspec.Struct, frozen=True, kw_only=True):
     """A stretch of time in which the rate goes straight from one value to another.
@@ -24,14 +30,19 @@ class Segment(msgspec.Struct, frozen=True, kw_only=True):
 class TraceSlice(msgspec.Struct, frozen=True, kw_only=True):
     """Rows of a trace whose own times are replayed.
 
-    `start_ns` and `length_ns` select by trace time; `speed` 10 means ten times faster than recorded.
+    `start_ns` and `length_ns` select by trace time; `speed` 10 means ten times faster than recorded. `spread`: rows of
+    one tick of a coarse clock are spread over it. `empty_output`: rows that generated nothing are kept, with so many
+    output tokens; None: they are left out. `clients`: those of a ServeGen folder; empty: all.
     """
 
-    kind: Literal["azure"]
+    kind: TraceKind
     path: str
     start_ns: int = 0
     length_ns: int | None = None
     speed: float = 1.0
+    spread: bool = False
+    empty_output: int | None = None
+    clients: tuple[int, ...] = ()
 
 
 class Arrivals(msgspec.Struct, frozen=True, kw_only=True):
@@ -72,10 +83,11 @@ class Diurnal(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Phase(msgspec.Struct, frozen=True, kw_only=True):
-    """A named stretch of the run; exactly one of `segments` and `replay` is set.
+    """A named stretch of the run; at most one of `segments` and `replay` is set.
 
     `shape` is the word of the file. `arrivals` replaces the workload's law in this phase. `diurnal` is what the
-    segments of that shape were made from.
+    segments of that shape were made from. `warm_per_s` is set for the pass before all others that sends every prompt of
+    the plan once, at that rate, to fill the server's cache; it has neither segments nor a trace.
     """
 
     name: str
@@ -86,25 +98,37 @@ class Phase(msgspec.Struct, frozen=True, kw_only=True):
     replay: TraceSlice | None = None
     arrivals: Arrivals | None = None
     diurnal: Diurnal | None = None
+    warm_per_s: float | None = None
 
 
 class Lengths(msgspec.Struct, frozen=True, kw_only=True):
     """Where a token length comes from, and what happens above `cap`.
 
-    kind `prompt`: as long as the prompt is / no limit sent. `fixed`: `tokens`. `trace`: of the replayed row, elsewhere
-    of a row drawn from the lengths trace. `over`: clip to the cap, or drop the request from the plan; both are counted.
+    kind `prompt`: as long as the prompt is / no limit sent. `fixed`: `tokens`. `uniform`: `low` to `high`. `lognormal`:
+    `median` and `sigma` of the logarithm. `empirical`: any of `values`. `trace`: of the replayed row, elsewhere of a
+    row drawn from the lengths trace. `reply`: as long as the reply in the prompt file, by estimate.
+    `over`: clip to the cap, scale all lengths of a trace so that the longest fits, or drop the request from the plan;
+    all are counted.
     """
 
-    kind: Literal["prompt", "fixed", "trace"] = "prompt"
+    kind: Literal["prompt", "fixed", "uniform", "lognormal", "empirical", "trace", "reply"] = "prompt"
     tokens: int | None = None
+    low: int | None = None
+    high: int | None = None
+    median: float | None = None
+    sigma: float | None = None
+    values: tuple[int, ...] = ()
     cap: int | None = None
-    over: Literal["clip", "drop"] = "clip"
+    over: Literal["clip", "drop", "scale"] = "clip"
 
 
 class PromptSource(msgspec.Struct, frozen=True, kw_only=True):
-    """A file of prompts; `path` is absolute, or `builtin:<name>` for data shipped in the package."""
+    """A file of prompts; `path` is absolute, or `builtin:<name>` for data shipped in the package.
 
-    kind: Literal["mt-bench", "self-instruct", "jsonl"]
+    kind `trace`: prompts made of the blocks of the lengths trace, whose path this is.
+    """
+
+    kind: SourceKind
     path: str
 
 
@@ -143,14 +167,16 @@ class Conversation(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Prompts(msgspec.Struct, frozen=True, kw_only=True):
-    """Which prompts are sent and how long they are."""
+    """Which prompts are sent and how long they are. The first `shared_share` of each is one text, the same for all."""
 
     sources: tuple[PromptSource, ...]
-    order: Literal["shuffled", "sequential"] = "shuffled"
+    order: Literal["shuffled", "sequential", "zipf"] = "shuffled"
+    zipf_exponent: float | None = None
     input_tokens: Lengths = Lengths()
     output_tokens: Lengths = Lengths()
     lengths_trace: TraceSlice | None = None
     conversation: Conversation | None = None
+    shared_share: float = 0.0
 
 
 EndpointName: TypeAlias = Literal[
@@ -173,7 +199,7 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
     endpoint: EndpointName = "openai-chat"
     model: str | None = None
     declared: dict[str, str] = {}
-    cache: str = "undeclared"
+    cache: Literal["undeclared", "cold", "warm", "shared_prefix"] = "undeclared"
 
 
 class Timeouts(msgspec.Struct, frozen=True, kw_only=True):

@@ -10,10 +10,15 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from servebench.core.units import NS_PER_MS, NS_PER_S
 from servebench.workload.arrivals import arrivals
-from servebench.workload.draw import ARRIVALS, NONE, Drawer, Tokens, fits, generator, limit
-from servebench.workload.model import Conversation, TraceSlice, Workload
-from servebench.workload.traces import Trace, left_out_of, rows_of
+from servebench.workload.draw import Drawer, is_of_trace, recorded
+from servebench.workload.lengths import NONE, Tokens, fits
+from servebench.workload.model import Conversation, Phase, TraceSlice, Workload
+from servebench.workload.rows import Trace
+from servebench.workload.seeds import ARRIVALS, SPREAD, generator
+from servebench.workload.ticks import spread, ticks_of
+from servebench.workload.traces import left_out_of, rows_of
 
 Ints = npt.NDArray[np.int64]
 
@@ -64,8 +69,8 @@ def drawn(workload: Workload, index: int, at: Position, drawer: Drawer, notes: C
         offset_ns, step, turn = np.repeat(offset_ns, turns), np.repeat(step, turns), _counted(turns)
         think_ns = np.where(turn > 0, drawer.thinks_ns(talk.think, at.seq, len(turn)), np.int64(NONE))
         prompt_id = _talked(talk, turns, turn, at, drawer)
-    pairs = drawer.lengths(at.seq, len(turn))
-    note(notes, clipped_input=pairs.clipped_input, clipped_output=pairs.clipped_output)
+    pairs = drawer.lengths(at.seq, len(turn), prompt_id)
+    note(notes, **pairs.changed)
     return Part(
         offset_ns=offset_ns,
         step=step,
@@ -86,7 +91,8 @@ def replayed(workload: Workload, index: int, at: Position, drawer: Drawer, trace
         raise ValueError(msg)
     rows = _kept_rows(workload, part, trace, notes)
     # Dividing by the speed may round the last rows up to the very end, which is outside the phase.
-    times_ns = ((trace.offset_ns[rows] - part.start_ns) / part.speed).astype(np.int64)
+    recorded_ns = _unticked(workload, index, trace.offset_ns[rows] - part.start_ns, notes)
+    times_ns = (recorded_ns / part.speed).astype(np.int64)
     times_ns = np.minimum(times_ns, phase.duration_ns - 1)
     sessions = None if talk is None or trace.session is None else trace.session[rows]
     if talk is None or sessions is None:
@@ -97,16 +103,47 @@ def replayed(workload: Workload, index: int, at: Position, drawer: Drawer, trace
         if talk.think.law != "trace":
             think_ns = np.where(turn > 0, drawer.thinks_ns(talk.think, at.seq, len(turn)), np.int64(NONE))
     rows = rows[order]
-    inputs, clipped_input = limit(workload.prompts.input_tokens, trace.input_tokens[rows], len(rows))
-    outputs, clipped_output = limit(workload.prompts.output_tokens, trace.output_tokens[rows], len(rows))
-    note(notes, clipped_input=clipped_input, clipped_output=clipped_output)
+    prompt_id = rows if is_of_trace(workload.prompts) else drawer.prompt_ids(at.seq, len(rows))
+    pairs = drawer.lengths(at.seq, len(rows), prompt_id, recorded(workload.prompts, trace, rows))
+    note(notes, **pairs.changed)
     firsts = np.flatnonzero(turn == 0)
     return Part(
         offset_ns=np.repeat(times_ns[order][firsts], np.diff(firsts, append=len(turn))),
         step=np.full(len(rows), NONE, dtype=np.int32),
-        prompt_id=drawer.prompt_ids(at.seq, len(rows)),
-        input_tokens=inputs,
-        max_tokens=outputs,
+        prompt_id=prompt_id,
+        input_tokens=pairs.input_tokens,
+        max_tokens=pairs.max_tokens,
+        turn=turn,
+        think_ns=think_ns,
+    )
+
+
+def warming(phase: Phase, parts: list[Part], notes: Counter[str]) -> Part:
+    """Return the pass that sends each prompt of the plan once, for one token, in the order of their first use.
+
+    Later turns of conversations hold answers that nobody knows yet; they are left to the run.
+    """
+    firsts = [part.turn == 0 for part in parts]
+    pairs = np.stack(
+        [
+            np.concatenate([part.prompt_id[first] for part, first in zip(parts, firsts, strict=True)]),
+            np.concatenate([part.input_tokens[first] for part, first in zip(parts, firsts, strict=True)]),
+        ],
+        axis=1,
+    )
+    _, used = np.unique(pairs, axis=0, return_index=True)
+    rate_per_s = phase.warm_per_s or 1.0
+    offset_ns = (np.arange(len(used)) / rate_per_s * NS_PER_S).astype(np.int64)
+    count = int(np.searchsorted(offset_ns, phase.duration_ns, side="left"))
+    note(notes, warm_pass_left_out=len(used) - count)
+    chosen = pairs[np.sort(used)[:count]]
+    turn, think_ns = _single(count)
+    return Part(
+        offset_ns=offset_ns[:count],
+        step=np.full(count, NONE, dtype=np.int32),
+        prompt_id=chosen[:, 0],
+        input_tokens=chosen[:, 1].astype(np.int32),
+        max_tokens=np.ones(count, dtype=np.int32),
         turn=turn,
         think_ns=think_ns,
     )
@@ -131,6 +168,19 @@ def _kept_rows(workload: Workload, part: TraceSlice, trace: Trace, notes: Counte
     )
     rows: Ints = np.flatnonzero(fit_input & fit_output) + chosen.start
     return rows
+
+
+def _unticked(workload: Workload, index: int, times_ns: Ints, notes: Counter[str]) -> Ints:
+    """Return times with the ticks of a coarse clock spread where that is wanted; note what was found and done."""
+    part, found = workload.phases[index].replay, ticks_of(times_ns)
+    if found is None or part is None:
+        return times_ns
+    if not part.spread:
+        note(notes, trace_equal_times=found.equal)
+        notes["trace_tick_ms"] = max(notes["trace_tick_ms"], found.tick_ns // NS_PER_MS)
+        return times_ns
+    note(notes, trace_spread_rows=found.equal)
+    return spread(times_ns, found.tick_ns, generator(workload.seed, SPREAD, index))
 
 
 def _single(count: int) -> tuple[Tokens, Ints]:

@@ -182,4 +182,4 @@ def _has(at: object, part: str | int) -> bool:
 
 def _is_member(part: str | int, at: object) -> bool:
     """Say whether the last part of a location names a union's member: a rule between the keys of one."""
-    return isinstance(at, dict) and part in [at.get(key) for key in ("shape", "kind", "from", "process")]
+    return isinstance(at, dict) and part in [at.get(key) for key in ("shape", "kind", "from", "process", "state")]

@@ -1,46 +1,66 @@
-"""Know the prompts: read prompt files into one block of text, and render a prompt at a wanted length.
+"""Know the prompts: all of them in one block of text, rendered at a wanted length and in the wanted cache state.
 
 Prompt sets are short (about 40 tokens) against real traffic (about 1,000), so a longer input is the prompt behind a
 slice of running text. The slice begins at a word that prompt and length choose, so that prompts do not share a prefix
-more than their texts do; it ends at the word that brings the estimate to the wanted count.
+more than their texts do; it ends at the word that brings the estimate to the wanted count. A declared shared prefix
+comes before that, the same for all prompts; a run's salt comes first of all, so that nothing of earlier runs matches.
 """
 
 import hashlib
-import json
+import math
 from array import array
-from bisect import bisect_left
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
+import numpy.typing as npt
 
-from servebench.core.errors import Fault, InputError, SpecError
+from servebench.core.errors import InputError
 from servebench.core.records import Message
+from servebench.workload.block_texts import BlockTexts
 from servebench.workload.builtin import PREFIX, read_data
-from servebench.workload.model import Prompts, PromptSource
-from servebench.workload.tokens import token_weight, word_ends
+from servebench.workload.filler import Filler
+from servebench.workload.model import Prompts, Workload
+from servebench.workload.prompt_files import JOIN, Talk, read_talks
+from servebench.workload.tokens import estimate_tokens, token_weight
+from servebench.workload.traces import read_trace
 
 FILLER = PREFIX + "shakespeare"
-MAX_FAULTS = 20
-_JOIN = "\n\n"
-_WRAP = "\n"
+_SALT_DIGITS = 16
 
 
 class PromptSet:
-    """All prompts of a workload, numbered from 0 through its sources in their order."""
+    """All prompts of a workload, numbered from 0 through its sources in their order.
 
-    def __init__(self, texts: list[str], filler: str, starts: Sequence[int] | None = None) -> None:
-        """Hold texts; `starts` says at which of them conversations begin, None: each is one."""
-        encoded = [text.encode() for text in texts]
-        self._blob = b"".join(encoded)
-        self._offsets = array("q", [0])
-        for data in encoded:
-            self._offsets.append(self._offsets[-1] + len(data))
-        self._weights = array("d", [token_weight(text) for text in texts])
-        self._filler = _Filler(filler)
-        begins = range(len(texts)) if starts is None else starts
-        self.starts = np.array([*begins, len(texts)], dtype=np.int64)
-        self._join_weight = token_weight(_JOIN)
+    `starts` says at which prompts conversations begin, and ends with the number of prompts. `replies` is the length of
+    the reply to each prompt in the file, int32, where the workload asks for that. `skipped` counts rows of dumps that
+    are no prompts, by reason.
+    """
+
+    def __init__(
+        self, pile: "Pile", filler: Filler, *, blocks: BlockTexts | None = None, shared_share: float = 0.0
+    ) -> None:
+        """Hold what was read; `blocks` are the prompts of a trace, in place of those of the pile."""
+        self._blob, self._offsets = bytes(pile.blob), pile.offsets
+        # Estimated when asked for: a million prompts are loaded in the time that reading them takes.
+        self._weights = array("d", [math.nan]) * len(pile)
+        self._filler, self._blocks, self._shared_share = filler, blocks, shared_share
+        self._join_weight = token_weight(JOIN)
+        self._salt = ""
+        self.skipped = dict(pile.skipped)
+        self.replies = None if pile.replies is None else np.array(pile.replies, dtype=np.int32)
+        starts = [*pile.starts, len(pile)] if blocks is None else range(len(blocks) + 1)
+        self.starts: npt.NDArray[np.int64] = np.array(starts, dtype=np.int64)
+
+    @classmethod
+    def of(cls, texts: Iterable[str], filler: str, starts: Iterable[int] | None = None) -> "PromptSet":
+        """Return a set of these texts; `starts` says at which of them conversations begin, None: each is one."""
+        pile = Pile()
+        for text in texts:
+            pile.add((text,))
+        if starts is not None:
+            pile.starts = array("q", starts)
+        return cls(pile, Filler(filler))
 
     @classmethod
     def load(cls, prompts: Prompts) -> "PromptSet":
@@ -48,157 +68,117 @@ class PromptSet:
 
         Raises SpecError with the faults of a file, at most 20 of them, and InputError where one cannot be read.
         """
-        texts: list[str] = []
+        talk = prompts.conversation
+        whole = talk is not None and talk.turns.law == "prompt"
+        by_reply = prompts.output_tokens.kind == "reply"
+        filler, pile = Filler(read_data(FILLER).decode()), Pile(replies=array("i") if by_reply else None)
+        blocks = None
         for source in prompts.sources:
-            texts.extend(read_prompts(source))
-        return cls(texts, read_data(FILLER).decode())
+            if source.kind == "trace" and prompts.lengths_trace is not None:
+                blocks = BlockTexts(read_trace(prompts.lengths_trace), filler)
+                continue
+            rows = read_talks(source, pile.skipped)
+            for row in _first_turns(rows) if source.kind == "oasst" and not whole else rows:
+                pile.add(row.turns if whole else row.turns[:1], row.reply)
+        if not len(pile) and blocks is None:
+            reasons = ", ".join(f"{count} {reason}" for reason, count in pile.skipped.items())
+            msg = f"{', '.join(source.path for source in prompts.sources)}: no usable prompt (skipped: {reasons})"
+            raise InputError(msg)
+        return cls(pile, filler, blocks=blocks, shared_share=prompts.shared_share)
 
     def __len__(self) -> int:
-        return len(self._weights)
+        return len(self._weights) if self._blocks is None else len(self._blocks)
 
     @property
     def sha256(self) -> str:
         """Digest of all prompts in order; equal on two machines that will send the same texts."""
+        if self._blocks is not None:
+            return self._blocks.sha256
         return hashlib.sha256(self._blob + self._offsets.tobytes()).hexdigest()
 
+    def salt(self, run_id: str) -> None:
+        """Put a text made from the run's id before every prompt from now on."""
+        self._salt = salt_of(run_id)
+
     def text(self, prompt_id: int) -> str:
-        """Return a prompt as it stands in its file."""
+        """Return a prompt as it stands in its file, or of a trace as long as it was recorded."""
+        if self._blocks is not None:
+            return self._blocks.text(prompt_id, None)
         return self._blob[self._offsets[prompt_id] : self._offsets[prompt_id + 1]].decode()
 
     def messages(self, prompt_id: int, input_tokens: int | None) -> tuple[Message, ...]:
-        """Return the messages to send, of about `input_tokens` tokens by `estimate_tokens`.
+        """Return the messages to send, of about `input_tokens` tokens by `estimate_tokens`, without those of a salt.
 
-        None, or fewer than the prompt has: the prompt alone, whole.
+        None, or fewer than the prompt has: the prompt alone, whole. A shared prefix keeps its share all the same.
         """
+        if self._blocks is not None:
+            return (Message("user", self._salt + self._blocks.text(prompt_id, input_tokens)),)
         text = self.text(prompt_id)
+        front = ""
+        if self._shared_share:
+            wanted = max(input_tokens or 0, self._weight(prompt_id) / (1 - self._shared_share))
+            front = self._filler.cut(0, wanted * self._shared_share - self._join_weight) + JOIN
+            input_tokens = round(wanted * (1 - self._shared_share))
         if input_tokens is not None:
-            wanted = input_tokens - self._weights[prompt_id] - self._join_weight
-            if wanted >= 1:
-                text = self._filler.cut(prompt_id, input_tokens, wanted) + _JOIN + text
-        return (Message("user", text),)
+            room = input_tokens - self._weight(prompt_id) - self._join_weight
+            if room >= 1:
+                first = (prompt_id * 2_654_435_761 + input_tokens * 40_503) % self._filler.words
+                text = self._filler.cut(first, room) + JOIN + text
+        return (Message("user", self._salt + front + text),)
+
+    def _weight(self, prompt_id: int) -> float:
+        weight = self._weights[prompt_id]
+        if math.isnan(weight):
+            weight = self._weights[prompt_id] = token_weight(self.text(prompt_id))
+        return weight
 
 
-class _Filler:
-    """Running text with its words counted, so that a slice of n tokens is two look-ups."""
+class Pile:
+    """Prompts while they are read: bytes and numbers, no list of texts. With `replies`, only prompts that have one."""
 
-    def __init__(self, text: str) -> None:
-        ends, weights = word_ends(text)
-        self._text = text[: ends[-1]]
-        # Cut points: the beginning, and behind each word. Slices begin at the blank behind a word, which is stripped.
-        self._at = array("q", [0, *ends])
-        self._weight = array("d", [0.0, *weights])
-        self._join_weight = token_weight(_WRAP)
+    def __init__(self, replies: "array[int] | None" = None) -> None:
+        self.blob = bytearray()
+        self.offsets = array("q", [0])
+        self.starts = array("q")
+        self.replies = replies
+        self.skipped: Counter[str] = Counter()
 
-    def cut(self, prompt_id: int, input_tokens: int, wanted: float) -> str:
-        """Return a slice of about `wanted` tokens whose beginning depends on the first two arguments."""
-        words = len(self._at) - 1
-        first = (prompt_id * 2_654_435_761 + input_tokens * 40_503) % words
-        parts: list[str] = []
-        while wanted > 0:
-            goal = self._weight[first] + wanted
-            last = bisect_left(self._weight, goal)
-            if last <= words:
-                if goal - self._weight[last - 1] < self._weight[last] - goal:
-                    last -= 1
-                parts.append(self._text[self._at[first] : self._at[last]])
-                break
-            parts.append(self._text[self._at[first] :])
-            wanted -= self._weight[words] - self._weight[first] + self._join_weight
-            first = 0
-        return _WRAP.join(parts).lstrip()
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    def add(self, turns: Sequence[str], reply: str | None = None) -> None:
+        """Take the turns of one conversation; counts it as skipped where a reply is wanted and missing."""
+        if self.replies is not None and reply is None:
+            self.skipped["no_reply"] += 1
+            return
+        self.starts.append(len(self))
+        for turn in turns:
+            self.blob += turn.encode()
+            self.offsets.append(len(self.blob))
+            if self.replies is not None and reply is not None:
+                self.replies.append(estimate_tokens(reply))
 
 
-def read_prompts(source: PromptSource) -> list[str]:
-    """Return the prompts of one file in its order; blank lines are no rows, a prompt is never stripped.
+def load_prompts(workload: Workload, run_id: str) -> PromptSet:
+    """Return a workload's prompts as one run sends them: salted where it declares a cold cache.
 
-    mt-bench: the first turn of each question. self-instruct: the instruction, and below it its first input. jsonl: the
-    value of `prompt`.
-    Raises SpecError with line and place of each fault, and InputError where the file cannot be read.
+    Raises what `PromptSet.load` raises.
     """
-    data = read_data(source.path).removeprefix(b"\xef\xbb\xbf")
-    take = _TAKE[source.kind]
-    texts: list[str] = []
-    faults: list[Fault] = []
-    if data.lstrip()[:1] == b"[":
-        message = "the file is one JSON array; one object per line is wanted, e.g. jq -c '.[]' FILE"
-        raise SpecError(source.path, [Fault(place="text", message=message, line=1)])
-    for number, (line, at) in enumerate(_lines_of(data), start=1):
-        try:
-            if line.strip():
-                texts.append(take(_row(line, at)))
-        except _NoPromptError as error:
-            faults.append(Fault(place=error.place, message=error.message, line=number))
-        if len(faults) >= MAX_FAULTS:
-            break
-    if faults:
-        raise SpecError(source.path, faults)
-    if not texts:
-        msg = f"{source.path} holds no prompt"
-        raise InputError(msg)
-    return texts
+    prompts = PromptSet.load(workload.prompts)
+    if workload.target.cache == "cold":
+        prompts.salt(run_id)
+    return prompts
 
 
-class _NoPromptError(Exception):
-    """A line holds no prompt; becomes a Fault with its line."""
-
-    def __init__(self, place: str, message: str) -> None:
-        super().__init__(message)
-        self.place, self.message = place, message
+def salt_of(run_id: str) -> str:
+    """Return the text that a run with a cold cache puts before every prompt; about 10 tokens."""
+    return f"[{hashlib.sha256(run_id.encode()).hexdigest()[:_SALT_DIGITS]}]\n"
 
 
-def _lines_of(data: bytes) -> list[tuple[bytes, int]]:
-    lines, at = [], 0
-    for line in data.split(b"\n"):
-        lines.append((line, at))
-        at += len(line) + 1
-    return lines
-
-
-def _row(line: bytes, at: int) -> dict[str, Any]:
-    try:
-        row = json.loads(line.decode())
-    except UnicodeDecodeError as error:
-        message = f"byte {line[error.start]:#04x} at offset {at + error.start} of the file is not UTF-8"
-        raise _NoPromptError("text", message) from error
-    except json.JSONDecodeError as error:
-        raise _NoPromptError("text", f"no JSON: {error.msg} at column {error.colno}") from error
-    if not isinstance(row, dict):
-        raise _NoPromptError("row", f"a JSON object is wanted, not {type(row).__name__}")
-    return row
-
-
-def _word(row: dict[str, Any], key: str) -> str:
-    value = row.get(key)
-    if not isinstance(value, str):
-        found = "missing" if value is None else f"{json.dumps(value)[:40]} is no text"
-        raise _NoPromptError(key, f"{found}; the row has {', '.join(row) or 'no keys'}")
-    if not value:
-        raise _NoPromptError(key, "empty")
-    return value
-
-
-def _mt_bench(row: dict[str, Any]) -> str:
-    turns = row.get("turns")
-    if not isinstance(turns, list) or not turns or not isinstance(turns[0], str) or not turns[0]:
-        raise _NoPromptError("turns", "a list of texts is wanted")
-    return turns[0]
-
-
-def _self_instruct(row: dict[str, Any]) -> str:
-    instruction = _word(row, "instruction")
-    try:
-        given = row["instances"][0]["input"]
-    except (KeyError, IndexError, TypeError) as error:
-        raise _NoPromptError("instances", "a list of objects with input is wanted") from error
-    return f"{instruction}{_JOIN}{given}" if given else instruction
-
-
-def _jsonl(row: dict[str, Any]) -> str:
-    return _word(row, "prompt")
-
-
-_TAKE: dict[str, Callable[[dict[str, Any]], str]] = {
-    "mt-bench": _mt_bench,
-    "self-instruct": _self_instruct,
-    "jsonl": _jsonl,
-}
+def _first_turns(talks: Iterable[Talk]) -> Iterator[Talk]:
+    """Yield one of the ways that go out from one root, where only first turns are sent."""
+    before: str | None = None
+    for talk in talks:
+        if talk.turns[0] != before:
+            yield talk
+        before = talk.turns[0]

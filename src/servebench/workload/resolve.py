@@ -4,6 +4,7 @@ import math
 from collections.abc import Iterable
 from pathlib import Path
 
+import msgspec
 import yaml
 
 from servebench.core.errors import Fault, SpecError
@@ -20,16 +21,24 @@ from servebench.workload.model import (
     Target,
     Think,
     Timeouts,
-    TraceSlice,
     Workload,
 )
 from servebench.workload.places import Place, Wrong, checked
 from servebench.workload.processes import law_of
-from servebench.workload.resolve_prompts import AZURE_CONV, prompts_of, turns_against_phases
+from servebench.workload.resolve_prompts import prompts_against_phases, prompts_of
 from servebench.workload.segments import diurnal_of, segments_of
-from servebench.workload.spec import QUANTILES, ObjectivesSpec, RequestsSpec, TargetSpec, WorkloadSpec
+from servebench.workload.spec import (
+    QUANTILES,
+    ObjectivesSpec,
+    RequestsSpec,
+    SharedPrefixCache,
+    TargetSpec,
+    WarmCache,
+    WorkloadSpec,
+)
 from servebench.workload.spec_load import AnyPhase, ClosedLoad, DiurnalPhase, OpenLoad, ReplayPhase
 
+WARM_PHASE = "cache-warmup"
 QUICK_PROMPTS = ("mt-bench", "self-instruct")
 
 
@@ -44,7 +53,14 @@ def resolve(spec: WorkloadSpec, folder: Path) -> tuple[Workload | None, list[Wro
     shapes = load.phases if isinstance(load, OpenLoad) else ()
     phases = tuple(_phase(phase, ("load", "phases", index), files) for index, phase in enumerate(shapes))
     prompts = prompts_of(spec.prompts, phases, files)
-    wrongs = [*files.wrongs, *turns_against_phases(prompts, phases)]
+    cache = spec.target.cache
+    if isinstance(cache, SharedPrefixCache):
+        prompts = msgspec.structs.replace(prompts, shared_share=cache.share)
+    if isinstance(cache, WarmCache):
+        if any(phase.name == WARM_PHASE for phase in phases):
+            files.wrongs.append(Wrong(("target", "cache"), f'"{WARM_PHASE}" is its phase; no other may have that name'))
+        phases = (_warm_pass(cache), *phases)
+    wrongs = [*files.wrongs, *prompts_against_phases(prompts, phases)]
     if wrongs:
         return None, wrongs
     workload = Workload(
@@ -139,12 +155,25 @@ def _phase(phase: AnyPhase, place: Place, files: Files) -> Phase:
     )
 
 
-def _replay(phase: ReplayPhase, place: Place, files: Files) -> Phase:
-    path = files.path(phase.trace.path, AZURE_CONV, (*place, "trace", "path"))
-    length_ns = files.length_ns(path, phase.start, place) if phase.length is None else phase.length
-    part = TraceSlice(
-        kind=phase.trace.kind, path=path, start_ns=phase.start, length_ns=length_ns, speed=float(phase.speed)
+def _warm_pass(cache: WarmCache) -> Phase:
+    return Phase(
+        name=WARM_PHASE,
+        shape="warm",
+        duration_ns=cache.duration,
+        measured=False,
+        warm_per_s=float(cache.rate_per_s),
     )
+
+
+def _replay(phase: ReplayPhase, place: Place, files: Files) -> Phase:
+    part = msgspec.structs.replace(
+        files.trace(phase.trace, (*place, "trace")),
+        start_ns=phase.start,
+        speed=float(phase.speed),
+        spread=phase.spread,
+    )
+    length_ns = files.length_ns(part, place) if phase.length is None else phase.length
+    part = msgspec.structs.replace(part, length_ns=length_ns)
     # Rounded up: the last row of the slice, at less than length_ns, must come before the end.
     duration_ns = math.ceil(length_ns / phase.speed)
     return Phase(name=phase.name, shape="replay", duration_ns=duration_ns, measured=phase.measured, replay=part)

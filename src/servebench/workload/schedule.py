@@ -13,9 +13,10 @@ import numpy as np
 import numpy.typing as npt
 
 from servebench.core.records import Ask
-from servebench.workload.draw import NONE, Drawer, known
+from servebench.workload.draw import Drawer, known
+from servebench.workload.lengths import NONE
 from servebench.workload.model import Phase, Workload
-from servebench.workload.parts import Part, Position, drawn, replayed
+from servebench.workload.parts import Part, Position, drawn, note, replayed, warming
 from servebench.workload.prompts import PromptSet
 from servebench.workload.traces import Traces
 
@@ -128,18 +129,15 @@ def plan(workload: Workload, prompts: PromptSet | None = None) -> Schedule:
     Pass the prompts where they are loaded already. Raises SpecError or InputError for prompt and trace files that are
     not usable; a workload may plan no request at all.
     """
-    traces = Traces()
-    drawer = Drawer(workload, prompts, traces)
+    traces = Traces(workload.seed)
+    loaded = PromptSet.load(workload.prompts) if prompts is None else prompts
+    drawer = Drawer(workload, loaded, traces)
     notes: Counter[str] = Counter()
-    parts: list[Part] = []
+    note(notes, **{f"prompts_skipped_{reason}": count for reason, count in loaded.skipped.items()})
+    parts = _parts(workload, drawer, traces, notes)
     phases: list[PhasePlan] = []
     start_ns = 0
-    at = Position(0, 0)
-    for index, phase in enumerate(workload.phases):
-        if phase.replay is None:
-            part = drawn(workload, index, at, drawer, notes)
-        else:
-            part = replayed(workload, index, at, drawer, traces.read(phase.replay.path), notes)
+    for phase, part in zip(workload.phases, parts, strict=True):
         end_ns = start_ns + phase.duration_ns
         phases.append(
             PhasePlan(
@@ -152,9 +150,26 @@ def plan(workload: Workload, prompts: PromptSet | None = None) -> Schedule:
                 steps=_steps(phase, start_ns),
             )
         )
-        parts.append(part)
-        at, start_ns = at.after(part), end_ns
+        start_ns = end_ns
     return _schedule(parts, phases, notes)
+
+
+def _parts(workload: Workload, drawer: Drawer, traces: Traces, notes: Counter[str]) -> list[Part]:
+    """Return the requests of each phase. A warm-up pass, which comes first, depends on all others and is made last."""
+    parts: list[Part] = []
+    warm: list[Phase] = []
+    at = Position(0, 0)
+    for index, phase in enumerate(workload.phases):
+        if phase.warm_per_s is not None:
+            warm.append(phase)
+            continue
+        if phase.replay is None:
+            part = drawn(workload, index, at, drawer, notes)
+        else:
+            part = replayed(workload, index, at, drawer, traces.read(phase.replay), notes)
+        parts.append(part)
+        at = at.after(part)
+    return [*(warming(phase, parts, notes) for phase in warm), *parts]
 
 
 def _schedule(parts: list[Part], phases: list[PhasePlan], notes: Counter[str]) -> Schedule:

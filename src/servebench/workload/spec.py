@@ -14,23 +14,50 @@ from servebench.workload.spec_prompts import PromptsSpec
 from servebench.workload.strict import Strict, wrong
 from servebench.workload.words import Declared, Duration, Param, Share, Slug
 
-LATER_KEYS = frozenset({"accept", "share"})
+LATER_KEYS = frozenset({"accept"})
 LATER_WORDS: dict[str, frozenset[str]] = {
-    "state": frozenset({"cold", "warm", "shared_prefix"}),
-    "kind": frozenset(
-        {"sharegpt", "oasst", "humaneval", "arena-hard", "text", "trace", "mooncake", "burstgpt", "ragpulse"}
-    ),
-    "from": frozenset({"uniform", "lognormal", "empirical"}),
     "lengths": frozenset({"exact"}),
 }
 RESERVED_PARAMS = frozenset({"model", "messages", "prompt", "stream", "stream_options", "max_tokens"})
+MOST_SHARED = 0.99
 QUANTILES: dict[str, float] = {"p50": 0.5, "p90": 0.9, "p95": 0.95, "p99": 0.99, "p999": 0.999}
 
 
-class CacheSpec(Strict):
-    """State of the server's prefix cache that the run starts from."""
+class UndeclaredCache(Strict):
+    """Nothing is said about the server's prefix cache, and nothing done."""
 
-    state: Literal["undeclared"] = "undeclared"
+    state: Literal["undeclared"]
+
+
+class ColdCache(Strict):
+    """Every prompt begins with a text of this run, so that nothing of earlier runs matches."""
+
+    state: Literal["cold"]
+
+
+class WarmCache(Strict):
+    """Before the first phase every prompt of the plan is sent once, for one token, not measured."""
+
+    state: Literal["warm"]
+    rate_per_s: Annotated[float, Field(gt=0, le=100_000, allow_inf_nan=False)]
+    duration: Duration = Field(description="of the pass; what does not fit at the rate is counted and left out")
+
+
+class SharedPrefixCache(Strict):
+    """The first part of every prompt is one text, the same for all."""
+
+    state: Literal["shared_prefix"]
+    share: Share = Field(description="of each prompt's tokens, e.g. 40%")
+
+    @field_validator("share")
+    @classmethod
+    def _some_but_not_all(cls, share: float) -> float:
+        if not 0 < share <= MOST_SHARED:
+            raise wrong("must be above 0 and at most 99%")
+        return share
+
+
+CacheSpec = Annotated[UndeclaredCache | ColdCache | WarmCache | SharedPrefixCache, Field(discriminator="state")]
 
 
 class TargetSpec(Strict):
@@ -41,7 +68,9 @@ class TargetSpec(Strict):
     declared: dict[str, Declared] = Field(
         default={}, description="conditions of the server, e.g. engine, precision, accelerator"
     )
-    cache: CacheSpec = CacheSpec()
+    cache: CacheSpec = Field(
+        default=UndeclaredCache(state="undeclared"), description="state of the prefix cache that the run starts from"
+    )
 
 
 class TimeoutsSpec(Strict):
@@ -129,7 +158,11 @@ class WorkloadSpec(Strict):
     objectives: ObjectivesSpec = ObjectivesSpec()
 
     @model_validator(mode="after")
-    def _conversations_are_open(self) -> Self:
+    def _some_things_are_open(self) -> Self:
         if self.prompts.conversation is not None and isinstance(self.load, ClosedLoad):
             raise wrong("needs load.kind: open or replay", "prompts", "conversation")
+        if self.target.cache.state == "warm" and isinstance(self.load, ClosedLoad):
+            raise wrong(
+                "warm needs load.kind: open or replay; closed load has warmup_requests", "target", "cache", "state"
+            )
         return self

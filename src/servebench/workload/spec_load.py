@@ -133,6 +133,7 @@ class ReplayPhase(PhaseSpec):
     start: DurationOrZero = 0
     length: Duration | None = Field(default=None, description="default: to the end of the trace")
     speed: Annotated[float, Field(gt=0, le=1_000_000, allow_inf_nan=False)] = 1.0
+    spread: bool = Field(default=False, description="rows of one tick of a coarse clock are spread over it at random")
 
 
 AnyPhase = Annotated[

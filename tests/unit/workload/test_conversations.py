@@ -18,7 +18,7 @@ from servebench.workload.resolve import dump_yaml, quick_workload
 from servebench.workload.schedule import Schedule, plan
 
 FILLER = "word after word of running text\n" * 50
-PROMPTS = PromptSet([f"prompt {number}" for number in range(50)], FILLER)
+PROMPTS = PromptSet.of([f"prompt {number}" for number in range(50)], FILLER)
 
 
 def talking(conversation: str, *, order: str = "shuffled", seed: int = 3) -> Workload:
@@ -95,7 +95,7 @@ def test_exponential_pauses_have_their_mean_and_their_spread() -> None:
 
 def test_turns_from_the_prompt_file_are_sent_in_the_order_of_the_conversation() -> None:
     # Three conversations with 1, 3 and 2 turns.
-    prompts = PromptSet(["a0", "b0", "b1", "b2", "c0", "c1"], FILLER, starts=[0, 1, 4])
+    prompts = PromptSet.of(["a0", "b0", "b1", "b2", "c0", "c1"], FILLER, starts=[0, 1, 4])
     schedule = plan(talking("{turns: {from: prompt}}", order="sequential"), prompts)
     assert schedule.prompt_id[:9].tolist() == [0, 1, 2, 3, 4, 5, 0, 1, 2]
     assert schedule.turn[:9].tolist() == [0, 0, 1, 2, 0, 1, 0, 0, 1]

@@ -62,12 +62,9 @@ objectives: {ttft: {p95: 0.8}}
 @pytest.mark.parametrize(
     ("old", "new", "place"),
     [
-        ("kind: mt-bench", "kind: sharegpt", "prompts.source.kind"),
-        ("seed: 7", "target: {cache: {state: cold}}", "target.cache.state"),
         ("seed: 7", "accept: []", "accept"),
         ("seed: 7", "requests: {lengths: exact}", "requests.lengths"),
         ("seed: 7", "requests: {retries: {max: 2}}", "requests.retries.max"),
-        ("load:", "  input_tokens: {from: lognormal}\nload:", "prompts.input_tokens.from"),
     ],
 )
 def test_a_part_of_the_format_that_is_not_built_is_refused_by_name(old: str, new: str, place: str) -> None:

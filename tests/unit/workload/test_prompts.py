@@ -1,5 +1,6 @@
 """Prompt files give their prompts unchanged, or faults with lines; long prompts have the wanted length."""
 
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -8,7 +9,8 @@ from servebench.core.errors import InputError, SpecError
 from servebench.core.records import Message
 from servebench.workload.builtin import read_data
 from servebench.workload.model import Prompts, PromptSource
-from servebench.workload.prompts import PromptSet, read_prompts
+from servebench.workload.prompt_files import read_talks
+from servebench.workload.prompts import PromptSet
 from servebench.workload.tokens import estimate_tokens
 
 BOTH = Prompts(
@@ -17,6 +19,11 @@ BOTH = Prompts(
         PromptSource(kind="self-instruct", path="builtin:self-instruct"),
     )
 )
+
+
+def read_prompts(source: PromptSource) -> list[str]:
+    """Return the first turns of a file."""
+    return [talk.turns[0] for talk in read_talks(source, Counter())]
 
 
 def prompts_in(folder: Path, data: bytes) -> list[str]:
@@ -84,7 +91,7 @@ def test_a_missing_file_is_refused_with_its_path() -> None:
 
 
 def test_a_prompt_without_wanted_length_is_sent_whole() -> None:
-    prompts = PromptSet(["Ünïcode\n prompt "], "some words of filler")
+    prompts = PromptSet.of(["Ünïcode\n prompt "], "some words of filler")
     assert prompts.messages(0, None) == (Message("user", "Ünïcode\n prompt "),)
     assert prompts.messages(0, 1) == (Message("user", "Ünïcode\n prompt "),)
 
@@ -134,4 +141,4 @@ def test_the_same_request_gives_the_same_text() -> None:
 
 
 def test_the_digest_tells_prompts_cut_at_other_places_apart() -> None:
-    assert PromptSet(["ab", "c"], "word").sha256 != PromptSet(["a", "bc"], "word").sha256
+    assert PromptSet.of(["ab", "c"], "word").sha256 != PromptSet.of(["a", "bc"], "word").sha256

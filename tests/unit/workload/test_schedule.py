@@ -10,7 +10,7 @@ import pytest
 from servebench.core.units import NS_PER_S
 from servebench.workload.draw import Drawer
 from servebench.workload.load import load_workload, parse_workload
-from servebench.workload.model import Lengths, Workload
+from servebench.workload.model import Lengths, TraceSlice, Workload
 from servebench.workload.schedule import plan
 from servebench.workload.traces import read_trace
 
@@ -67,7 +67,7 @@ def from_the_middle(demo: Workload) -> Workload:
 
 
 def test_a_replayed_phase_has_the_times_and_lengths_of_its_rows(demo: Workload) -> None:
-    trace = read_trace("builtin:azure-llm-2023-conv")
+    trace = read_trace(TraceSlice(kind="azure", path="builtin:azure-llm-2023-conv"))
     rows = (trace.offset_ns >= 140 * NS_PER_S) & (trace.offset_ns < 176 * NS_PER_S)
     schedule = plan(from_the_middle(demo))
     replayed = schedule.phase == 0
@@ -105,7 +105,7 @@ def test_what_the_caps_clip_is_counted(demo: Workload) -> None:
 def test_rows_above_a_dropping_cap_have_no_seq_and_are_counted(demo: Workload) -> None:
     limited = with_lengths(from_the_middle(demo), input_tokens=Lengths(kind="trace", cap=1024, over="drop"))
     schedule = plan(limited)
-    trace = read_trace("builtin:azure-llm-2023-conv")
+    trace = read_trace(TraceSlice(kind="azure", path="builtin:azure-llm-2023-conv"))
     rows = (trace.offset_ns >= 140 * NS_PER_S) & (trace.offset_ns < 176 * NS_PER_S)
     dropped = int((trace.input_tokens[rows] > 1024).sum())
     assert schedule.notes["dropped_input"] == dropped > 0
@@ -119,7 +119,7 @@ def test_rows_above_a_dropping_cap_have_no_seq_and_are_counted(demo: Workload) -
 def test_drawn_lengths_are_pairs_of_the_trace(demo: Workload) -> None:
     workload = with_lengths(demo, input_tokens=Lengths(kind="trace"), output_tokens=Lengths(kind="trace"))
     schedule = plan(workload)
-    trace = read_trace("builtin:azure-llm-2023-conv")
+    trace = read_trace(TraceSlice(kind="azure", path="builtin:azure-llm-2023-conv"))
     pairs = set(zip(trace.input_tokens.tolist(), trace.output_tokens.tolist(), strict=True))
     drawn = schedule.phase > 0
     assert drawn.sum() > 200

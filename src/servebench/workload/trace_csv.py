@@ -1,0 +1,216 @@
+"""Know traces written as CSV: Azure, BurstGPT, and the plain form with times in seconds.
+
+Azure LLM inference traces: TIMESTAMP, ContextTokens, GeneratedTokens. 2023: seven digits of a second, no zone, CRLF, no
+final line end. 2024: six digits, `+00:00`. Times become int64 ns, subtracted as integers, so nothing is lost to floats.
+BurstGPT: Timestamp in s, Request tokens, Response tokens; the longer form has a Session ID, blank on API rows. Plain:
+timestamp in s, input_length, output_length, and session_id where there are conversations. Columns are found by name,
+without quotes, blanks and case; others are not read.
+
+A large file is read by Arrow. What Arrow does not take, and every small file, is read line by line: that is where
+faults get their lines.
+"""
+
+import calendar
+import csv
+import io
+import math
+import re
+from array import array
+from typing import BinaryIO, NamedTuple
+
+import numpy as np
+
+from servebench.core.errors import Fault, InputError, SpecError
+from servebench.core.units import NS_PER_S
+from servebench.workload.rows import MAX_FAULTS, MAX_TOKENS, Ints, Rows
+
+LARGE_BYTES = 4_000_000
+FARTHEST_S = 1e10
+"""Times in s beyond this, in the year 2286, are taken for another unit."""
+
+_MINUTE = re.compile(r"(\d{4})-(\d\d)-(\d\d)[ T](\d\d):(\d\d)")
+_SECONDS = re.compile(r"(\d\d)(?:\.(\d{1,9}))?(Z|[+-]\d\d:\d\d)?")
+
+
+class Layout(NamedTuple):
+    """The columns of a format; `dated`: times are dates, else seconds."""
+
+    time: str
+    input: str
+    output: str
+    session: str | None
+    dated: bool
+
+
+LAYOUTS: dict[str, Layout] = {
+    "azure": Layout("TIMESTAMP", "ContextTokens", "GeneratedTokens", None, dated=True),
+    "burstgpt": Layout("Timestamp", "Request tokens", "Response tokens", "Session ID", dated=False),
+    "csv": Layout("timestamp", "input_length", "output_length", "session_id", dated=False),
+}
+
+
+class Found(NamedTuple):
+    """Where the columns of a layout stand in a file; `names` are all of them."""
+
+    time: int
+    input: int
+    output: int
+    session: int | None
+    names: tuple[str, ...]
+
+
+def read_csv(stream: BinaryIO, source: str, layout: Layout, large_bytes: int = LARGE_BYTES) -> Rows:
+    """Return the rows of a CSV trace; a file of more than `large_bytes` is read by Arrow where that can.
+
+    Raises SpecError: columns missing, rows that are none, and InputError for an empty file.
+    """
+    found = _columns(stream.readline().decode(errors="replace").removeprefix("\ufeff"), source, layout)
+    body = stream.read(large_bytes + 1)
+    if len(body) > large_bytes:
+        body += stream.read()
+        from servebench.workload.trace_arrow import read_large
+
+        rows = read_large(body, layout, found)
+        if rows is not None:
+            return rows
+    return _read_lines(body, source, layout, found)
+
+
+def seconds_to_ns(times_s: "np.typing.NDArray[np.float64]") -> Ints:
+    """Return times in ns after the earliest: the difference first, so that a large base costs no digits."""
+    if not len(times_s):
+        return np.empty(0, dtype=np.int64)
+    offset_ns: Ints = np.rint((times_s - times_s.min()) * NS_PER_S).astype(np.int64)
+    return offset_ns
+
+
+def _read_lines(body: bytes, source: str, layout: Layout, found: Found) -> Rows:
+    reader = _LineReader(layout, found)
+    # Line by line from the bytes: a list of all lines of a long trace would take ten times its size.
+    for number, line in enumerate(io.BytesIO(body), start=2):
+        if not line.isspace():
+            reader.read(line.decode(errors="replace"), number)
+            if len(reader.faults) >= MAX_FAULTS:
+                break
+    if reader.faults:
+        raise SpecError(source, reader.faults)
+    return reader.rows()
+
+
+class _LineReader:
+    """Collects the columns of a CSV row by row, and its faults."""
+
+    def __init__(self, layout: Layout, found: Found) -> None:
+        self.faults: list[Fault] = []
+        self._layout, self._found = layout, found
+        self._width = max(found.time, found.input, found.output)
+        self._times: array[int] | array[float] = array("q") if layout.dated else array("d")
+        self._inputs, self._outputs, self._sessions = array("i"), array("i"), array("i")
+        self._numbers: dict[str, int] = {"": -1}
+        self._minutes: dict[str, int] = {}
+
+    def read(self, line: str, number: int) -> None:
+        """Add one row, or the fault that it is."""
+        fields = next(csv.reader([line], skipinitialspace=True)) if '"' in line else line.split(",")
+        if len(fields) <= self._width:
+            self.faults.append(Fault(place="row", message=f"{line.strip()!r} has too few fields", line=number))
+            return
+        time = self._time(fields[self._found.time], number)
+        inputs = self._tokens(fields[self._found.input], self._layout.input, number)
+        outputs = self._tokens(fields[self._found.output], self._layout.output, number)
+        if time is None or inputs is None or outputs is None:
+            return
+        self._times.append(time)  # type: ignore[arg-type] # whole ns or s with a fraction, as the array is
+        self._inputs.append(inputs)
+        self._outputs.append(outputs)
+        at = self._found.session
+        if at is not None:
+            name = _plain(fields[at]) if at < len(fields) else ""
+            self._sessions.append(self._numbers.setdefault(name, len(self._numbers) - 1))
+
+    def rows(self) -> Rows:
+        """Return what was read."""
+        dated = self._layout.dated
+        return Rows(
+            time_ns=np.array(self._times, np.int64) if dated else seconds_to_ns(np.array(self._times, np.float64)),
+            input_tokens=np.array(self._inputs, dtype=np.int32),
+            output_tokens=np.array(self._outputs, dtype=np.int32),
+            session=None if self._found.session is None else np.array(self._sessions, dtype=np.int32),
+        )
+
+    def _time(self, field: str, number: int) -> int | float | None:
+        text = _plain(field)
+        try:
+            return self._date_ns(text) if self._layout.dated else _seconds(text)
+        except ValueError:
+            form = "time such as 2023-11-16 18:15:46.6805900" if self._layout.dated else "time in seconds, such as 12.5"
+            fault = Fault(place=self._layout.time, message=f"{field.strip()!r} is no {form}", line=number)
+            self.faults.append(fault)
+            return None
+
+    def _date_ns(self, text: str) -> int:
+        minute_ns = self._minutes.get(text[:16])
+        if minute_ns is None:
+            minute_ns = self._minutes[text[:16]] = _minute_ns(text[:16])
+        return minute_ns + _seconds_ns(text[17:])
+
+    def _tokens(self, field: str, column: str, number: int) -> int | None:
+        text = _plain(field)
+        if text.isascii() and text.isdigit() and int(text) <= MAX_TOKENS:
+            return int(text)
+        message = f"{field.strip()!r} is no whole number of tokens from 0 to {MAX_TOKENS}"
+        self.faults.append(Fault(place=column, message=message, line=number))
+        return None
+
+
+def _columns(head: str, source: str, layout: Layout) -> Found:
+    """Return where the columns stand; names are compared without quotes, blanks and case."""
+    if not head.strip():
+        msg = f"{source} is empty: no usable rows"
+        raise InputError(msg)
+    written = head.rstrip("\r\n").split(",")
+    names = [_plain(name).casefold() for name in written]
+    wanted = (layout.time, layout.input, layout.output)
+    missing = [name for name in wanted if name.casefold() not in names]
+    if missing:
+        message = f"column missing; the columns are {', '.join(repr(name) for name in written)}"
+        raise SpecError(source, [Fault(place=name, message=message, line=1) for name in missing])
+    time, inputs, outputs = (names.index(name.casefold()) for name in wanted)
+    session = layout.session.casefold() if layout.session is not None else None
+    at = names.index(session) if session in names else None
+    return Found(time, inputs, outputs, at, tuple(names))
+
+
+def _plain(field: str) -> str:
+    return field.strip().strip('"').strip()
+
+
+def _seconds(text: str) -> float:
+    seconds = float(text)
+    if not (math.isfinite(seconds) and abs(seconds) <= FARTHEST_S):
+        raise ValueError(text)
+    return seconds
+
+
+def _minute_ns(text: str) -> int:
+    match = _MINUTE.fullmatch(text)
+    if match is None:
+        raise ValueError(text)
+    year, month, day, hour, minute = (int(part) for part in match.groups())
+    if not (1 <= month <= 12 and 1 <= day <= calendar.monthrange(year, month)[1] and hour < 24 and minute < 60):
+        raise ValueError(text)
+    return calendar.timegm((year, month, day, hour, minute, 0)) * NS_PER_S
+
+
+def _seconds_ns(text: str) -> int:
+    match = _SECONDS.fullmatch(text)
+    if match is None or int(match[1]) > 60:
+        raise ValueError(text)
+    return int(match[1]) * NS_PER_S + int((match[2] or "0").ljust(9, "0")) - _zone_ns(match[3])
+
+
+def _zone_ns(zone: str | None) -> int:
+    if zone is None or zone == "Z":
+        return 0
+    sign = -1 if zone[0] == "-" else 1
+    return sign * (int(zone[1:3]) * 3600 + int(zone[4:6]) * 60) * NS_PER_S
