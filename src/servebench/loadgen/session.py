@@ -35,7 +35,7 @@ from servebench.shards.parts import PartIdentity
 from servebench.wire.endpoints import ENDPOINTS
 from servebench.workload.codec import decode_workload
 from servebench.workload.model import Workload
-from servebench.workload.prompts import PromptSet
+from servebench.workload.prompts import load_prompts
 from servebench.workload.schedule import Schedule, plan
 
 log = logging.getLogger(__name__)
@@ -73,7 +73,7 @@ class WorkerSession:
         self._seqs = SeqPool(self._permit, self._ask_for_blocks)
         self._live = LiveCounters()
         self._workload: Workload = decode_workload(order.workload.encode())
-        self._prompts = PromptSet.load(self._workload.prompts)
+        self._prompts = load_prompts(self._workload, order.run_id)
         self._schedule: Schedule | None = plan(self._workload, self._prompts) if order.engine == "plan" else None
         dialect = ENDPOINTS[self._workload.target.endpoint]
         stream = self._workload.requests.stream and dialect.streams
