@@ -23,9 +23,9 @@ GOLDEN = Path(__file__).parents[1] / "golden"
 FILES_OF = {
     "openai-chat": "data/*/chat_*.txt",
     "openai-completions": "data/*/completions_*.txt",
-    "openai-responses": "dialects/handmade/responses_*.txt",
-    "openai-embeddings": "dialects/handmade/embeddings*.txt",
-    "anthropic-messages": "dialects/handmade/anthropic_*.txt",
+    "openai-responses": "dialects/*/responses_*.txt",
+    "openai-embeddings": "dialects/*/embeddings*.txt",
+    "anthropic-messages": "dialects/*/anthropic_*.txt",
     "tgi-generate": "dialects/handmade/tgi_*.txt",
     "triton-generate": "dialects/*/*generate*.txt",
     "kserve-v2": "dialects/*/*infer*.txt",
