@@ -1,12 +1,18 @@
 """What servebench relies on in Locust, private parts included: each test fails when Locust changes beneath it."""
 
 import inspect
+import os
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 from locust import argument_parser, runners, stats
 from locust.runners import LocalRunner, MasterRunner, WorkerRunner
 
 from servebench.loadgen import compat
+
+ROOT = Path(__file__).parents[2]
 
 
 def test_the_spawn_handler_still_asks_for_the_default_arguments_by_that_name() -> None:
@@ -59,3 +65,27 @@ def test_locust_ends_a_process_through_the_quitting_event_and_the_exit_code_set_
 
     source = inspect.getsource(main.main)
     assert source.index("quitting.fire") < source.index("environment.process_exit_code is not None")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "variables", "said"),
+    [
+        (("--stop-timeout", "30"), {}, "--stop-timeout 30: at most 10 s"),
+        ((), {"SERVEBENCH_DRAIN_S": "soon"}, 'SERVEBENCH_DRAIN_S "soon" is no number of seconds'),
+    ],
+)
+def test_input_that_would_spoil_a_run_ends_the_process_with_a_reason(
+    arguments: tuple[str, ...], variables: dict[str, str], said: str
+) -> None:
+    command = [sys.executable, "-m", "locust", "-f", str(ROOT / "locustfiles" / "replay.py"), "--headless"]
+    done = subprocess.run(
+        [*command, "--host", "http://127.0.0.1:9", "-u", "1", *arguments],
+        env={**os.environ, "PYTHONPATH": str(ROOT / "src"), **variables},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 2
+    assert said in done.stderr
+    assert "Traceback" not in done.stderr

@@ -3,19 +3,40 @@
 Locust logs and forgets what a listener raises: those here catch, so that nothing is lost without a word.
 """
 
+import logging
 import signal
+import sys
 from typing import Any
 
 import gevent
 from locust import events
 from locust.runners import LocalRunner, MasterRunner, WorkerRunner
 
+from servebench.core.errors import InputError
 from servebench.loadgen import compat
 from servebench.loadgen.master import MasterRole
 from servebench.loadgen.options import add_options
 from servebench.loadgen.settings import Settings
 from servebench.loadgen.users import LoadToken
 from servebench.loadgen.worker import WorkerRole
+
+log = logging.getLogger(__name__)
+
+MAX_STOP_TIMEOUT_S = 10.0
+
+
+def refuse_long_stop(stop_timeout_s: float | None) -> None:
+    """Raise InputError for a --stop-timeout that would cut workers off.
+
+    While Locust waits that long its workers hear nothing, and at 60 s they take the master for dead and quit. Requests
+    in flight do not need it: servebench drains them itself.
+    """
+    if stop_timeout_s and stop_timeout_s > MAX_STOP_TIMEOUT_S:
+        msg = (
+            f"--stop-timeout {stop_timeout_s:g}: at most {MAX_STOP_TIMEOUT_S:g} s, since Locust's workers hear nothing "
+            "meanwhile; to let requests finish use --drain, or SERVEBENCH_DRAIN_S"
+        )
+        raise InputError(msg)
 
 
 class Plugin:
@@ -37,7 +58,13 @@ class Plugin:
         events.quitting.add_listener(self._on_quitting)
 
     def _on_init(self, environment: Any, **_: Any) -> None:  # noqa: ANN401 - Locust's signature
-        settings = Settings.from_environment()
+        try:
+            settings = Settings.from_environment()
+            refuse_long_stop(environment.stop_timeout)
+        except InputError as error:
+            # Locust turns an exception here into exit code 1 and a traceback.
+            log.error("%s", error)  # noqa: TRY400
+            sys.exit(error.exit_code)
         runner = environment.runner
         if isinstance(runner, MasterRunner | LocalRunner):
             self._master = MasterRole(environment, settings)
