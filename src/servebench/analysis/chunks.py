@@ -1,11 +1,12 @@
 """Know how the events of a run are seen again, part by part, when they are too many to be kept."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
 from servebench.analysis.columns import chunk_columns
+from servebench.analysis.time_axis import ANCHORS, TimeAxis
 from servebench.core.errors import ShardError
 from servebench.metrics import ChunkColumns
 from servebench.metrics.columns import IntArray
@@ -38,6 +39,7 @@ class ChunkSource:
     run_id: str
     places: tuple[PartPlace, ...]
     kept: tuple[ChunkColumns, ...]
+    axis: TimeAxis = field(default_factory=TimeAxis)
 
     def parts(self) -> Iterator[ChunkPart]:
         """Yield the events of each part, holding one part at a time.
@@ -49,7 +51,7 @@ class ChunkSource:
                 yield ChunkPart(item.place, chunks)
             return
         for item in self.places:
-            part = load_part(item.path, self.run_id, CHUNK_COLUMNS)
+            part = self.axis.applied(load_part(item.path, self.run_id, (*CHUNK_COLUMNS, *ANCHORS)))
             if part.sha256 != item.sha256:
                 msg = f"{item.path} changed while the run was read; read it again"
                 raise ShardError(msg)

@@ -59,7 +59,7 @@ def _piece(run: RunData, item: PartPlace | None) -> pd.DataFrame:
     if item is None:
         table, place = REQUESTS_SCHEMA.empty_table(), np.empty(0, np.int64)
     else:
-        table, place = load_part(item.path, run.manifest.run_id).table, item.place
+        table, place = run.chunks.axis.applied(load_part(item.path, run.manifest.run_id)).table, item.place
     chunks = chunk_columns(table)
     owner = chunks.request()
     kinds = np.array([kind.value for kind in CHUNK_KINDS], dtype=object)

@@ -8,6 +8,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from servebench.analysis.columns import flags, floats, words
+from servebench.analysis.time_axis import TimeAxis
 from servebench.core.errors import ShardError
 from servebench.metrics.columns import BoolArray, FloatArray, Window
 from servebench.shards.health_schema import HEALTH_SCHEMA
@@ -26,10 +27,12 @@ class Health:
     spoiled: BoolArray
 
 
-def read_health(folder: Path, run_id: str) -> Health:
+def read_health(folder: Path, run_id: str, axis: TimeAxis | None = None) -> Health:
     """Return the health rows of a run folder; a part that cannot be read, and a missing folder, give none."""
     try:
-        table = read_parts(folder / "health", run_id, schema=HEALTH_SCHEMA).table
+        parts = read_parts(folder / "health", run_id, schema=HEALTH_SCHEMA).parts
+        tables = [(axis or TimeAxis()).applied(part, ("t_ns",), ("t_ns",)).table for part in parts]
+        table = pa.concat_tables([HEALTH_SCHEMA.empty_table(), *tables])
     except ShardError:
         table = HEALTH_SCHEMA.empty_table()
     # Arrow does not sort by a dictionary column.

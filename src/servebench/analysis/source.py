@@ -16,6 +16,7 @@ from servebench.analysis.chunks import KEPT_EVENTS, ChunkSource, PartPlace
 from servebench.analysis.columns import chunk_columns, flags, floats, request_columns, words
 from servebench.analysis.flow import FlowBuilder, TokenFlow, edges_of
 from servebench.analysis.health import Health, read_health, spoiled_rows
+from servebench.analysis.time_axis import TimeAxis
 from servebench.metrics import ChunkColumns, RequestColumns
 from servebench.metrics.columns import BoolArray, FloatArray, IntArray, join, take
 from servebench.metrics.events import Gaps, chunk_gaps
@@ -66,8 +67,10 @@ def load_run(folder: Path) -> RunData:
     Raises ShardError where the folder has no readable manifest or no folder of parts.
     """
     manifest = read_manifest(folder)
-    health = read_health(folder, manifest.run_id)
-    reading = _Reading(health=health, flow=FlowBuilder(edges_of(manifest)))
+    axis = TimeAxis.of(folder, manifest)
+    manifest = msgspec.structs.replace(manifest, clock=axis.knots())
+    health = read_health(folder, manifest.run_id, axis)
+    reading = _Reading(health=health, flow=FlowBuilder(edges_of(manifest)), axis=axis)
     for part in iter_parts(folder / PARTS, manifest.run_id):
         if isinstance(part, LoadedPart):
             reading.add(part)
@@ -82,6 +85,7 @@ class _Reading:
 
     health: Health
     flow: FlowBuilder
+    axis: TimeAxis
     tables: list[pa.Table] = field(default_factory=list)
     columns: list[RequestColumns] = field(default_factory=list)
     spoiled: list[BoolArray] = field(default_factory=list)
@@ -92,6 +96,7 @@ class _Reading:
     faults: list[str] = field(default_factory=list)
 
     def add(self, part: LoadedPart) -> None:
+        part = self.axis.applied(part)
         chunks = chunk_columns(part.table)
         columns = request_columns(part.table, chunks)
         spoiled = spoiled_rows(self.health, words(part.table, "worker"), columns.sent_ns)
@@ -154,7 +159,7 @@ def _chunk_source(manifest: Manifest, reading: _Reading, place: IntArray) -> Chu
         PartPlace(path, digest, place[start:stop])
         for (path, digest), start, stop in zip(reading.parts, starts, starts[1:], strict=False)
     ]
-    return ChunkSource(run_id=manifest.run_id, places=tuple(places), kept=tuple(reading.kept))
+    return ChunkSource(run_id=manifest.run_id, places=tuple(places), kept=tuple(reading.kept), axis=reading.axis)
 
 
 def _replaced(seq: IntArray, attempt: IntArray) -> BoolArray:

@@ -18,7 +18,7 @@ class Hello(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ClockPing(msgspec.Struct, frozen=True, kw_only=True):
-    """Worker of another boot: its monotonic clock when it asked."""
+    """Worker whose clock is not the master's: its monotonic clock when it asked. 10 a second at first, then 2."""
 
     worker_id: str
     t0_monotonic_ns: int

@@ -21,5 +21,19 @@ class RunClock:
 
 
 def boot_id() -> str:
-    """Return the identity of this boot: processes that share it share CLOCK_MONOTONIC."""
-    return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+    """Return the identity of this process's monotonic clock: processes that share it share CLOCK_MONOTONIC.
+
+    That is the boot id of the kernel; a time namespace with an offset of its own adds that offset in seconds and ns.
+    """
+    boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+    offset = _namespace_offset()
+    return boot if offset == ("0", "0") else f"{boot}+{'.'.join(offset)}"
+
+
+def _namespace_offset() -> tuple[str, ...]:
+    """Return the seconds and nanoseconds that a time namespace adds to CLOCK_MONOTONIC."""
+    try:
+        lines = Path("/proc/self/timens_offsets").read_text(encoding="ascii").splitlines()
+    except OSError:  # kernels before 5.6 have no time namespaces
+        return ("0", "0")
+    return next((tuple(line.split()[1:3]) for line in lines if line.startswith("monotonic")), ("0", "0"))

@@ -19,6 +19,7 @@ from servebench.core.records import RequestRecord
 from servebench.core.units import NS_PER_S
 from servebench.loadgen.address import parse_target
 from servebench.loadgen.client import Client
+from servebench.loadgen.clock_sync import ClockLog, ClockSync
 from servebench.loadgen.closed_users import ClosedUsers
 from servebench.loadgen.engines import Engine, EngineParts, make_engine, mean_gaps_ns
 from servebench.loadgen.health import HealthGauges, HealthMonitor, HubTicker
@@ -52,6 +53,8 @@ class WorkerSetup:
     worker: str
     boot_id: str
     offset_ns: int
+    sync: ClockSync | None
+    """None = this process shares the master's clock."""
     out: Path
     url: str
     headers: dict[str, str]
@@ -93,6 +96,7 @@ class WorkerSession:
         self._clock: RunClock | None = None
         self._recorder: Recorder | None = None
         self._health: HealthMonitor | None = None
+        self._clock_log: ClockLog | None = None
         self._requester: Requester | None = None
         self._engine: Engine | None = None
         self._done = False
@@ -123,6 +127,8 @@ class WorkerSession:
         self._clock = clock
         self._recorder = Recorder(folder.requests, identity)
         self._health = HealthMonitor(folder.health, identity, self._gauges, setup.ticker)
+        if setup.sync is not None:
+            self._clock_log = ClockLog(folder.clock, identity, message.epoch_monotonic_ns, setup.sync)
         parts = RequestParts(
             endpoint=self._endpoint,
             model=self._order.model,
@@ -244,6 +250,9 @@ class WorkerSession:
             health.stop()
             recorder.close()
             failure = recorder.failure or health.failure
+            if self._clock_log is not None:
+                self._clock_log.close()
+                failure = failure or self._clock_log.failure
             if failure is not None:
                 raise failure  # noqa: TRY301 - one place tells the master
         except Exception as error:  # noqa: BLE001 - top of a greenlet: the master is told
@@ -285,7 +294,7 @@ class WorkerSession:
     def _watch(self) -> None:
         if self._recorder is not None:
             self._recorder.tick(time.monotonic_ns())
-        for part in (self._recorder, self._health):
+        for part in (self._recorder, self._health, self._clock_log):
             if part is not None and part.failure is not None:
                 raise part.failure
         if time.monotonic_ns() - self._lease_ns > MASTER_SILENT_NS and self._clock is not None and self._stop is None:

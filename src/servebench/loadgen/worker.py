@@ -8,12 +8,12 @@ import time
 from typing import Any
 
 import gevent
-from gevent.event import Event
 
 from servebench.core.outcomes import Outcome
 from servebench.core.records import RequestRecord
 from servebench.core.units import NS_PER_MS
 from servebench.loadgen.channel import Channel, StrayMessageError
+from servebench.loadgen.clock_sync import SAME_CLOCK, ClockOffset, ClockSample, ClockSync
 from servebench.loadgen.health import HubTicker
 from servebench.loadgen.master import full_url
 from servebench.loadgen.messages import (
@@ -40,9 +40,6 @@ from servebench.shards.folder import worker_name
 
 log = logging.getLogger(__name__)
 
-PINGS = 20
-PING_EVERY_S = 0.02
-
 
 class WorkerRole:
     """Listens to the master and to Locust on a worker (or in a single process)."""
@@ -58,8 +55,7 @@ class WorkerRole:
         self._ticker = HubTicker()
         self._ticker.start()
         self._tokens = 0
-        self._pongs: list[tuple[int, int, int]] = []
-        self._ponged = Event()
+        self._sync = ClockSync(self._ping)
         self._register()
 
     def _register(self) -> None:
@@ -114,14 +110,16 @@ class WorkerRole:
         self._channel.send(Alive(run_id=message.run_id, worker_id=self._worker_id))
 
     def _on_pong(self, pong: ClockPong) -> None:
-        self._pongs.append((pong.t0_monotonic_ns, pong.master_monotonic_ns, time.monotonic_ns()))
-        self._ponged.set()
+        self._sync.on_pong(ClockSample(pong.t0_monotonic_ns, pong.master_monotonic_ns, time.monotonic_ns()))
+
+    def _ping(self, now_ns: int) -> None:
+        self._channel.send(ClockPing(worker_id=self._worker_id, t0_monotonic_ns=now_ns))
 
     def _prepare(self, order: Prepare) -> None:
         """Make a session and report; a greenlet of its own, since planning takes time."""
         try:
-            offset_ns, bound_ns = self._clock_offset_ns(order.master_boot_id)
-            session = WorkerSession(order, self._setup(order, offset_ns))
+            offset = self._clock_offset(order.master_boot_id)
+            session = WorkerSession(order, self._setup(order, offset))
             self._sessions = {i: s for i, s in self._sessions.items() if not s.closed.is_set()} | {
                 order.run_id: session
             }
@@ -130,8 +128,8 @@ class WorkerRole:
                     run_id=order.run_id,
                     worker_id=self._worker_id,
                     schedule_hash=session.schedule_hash,
-                    offset_ns=offset_ns,
-                    clock_bound_ns=bound_ns,
+                    offset_ns=offset.offset_ns,
+                    clock_bound_ns=offset.bound_ns,
                 )
             )
         except Exception as error:
@@ -145,13 +143,14 @@ class WorkerRole:
                 )
             )
 
-    def _setup(self, order: Prepare, offset_ns: int) -> WorkerSetup:
+    def _setup(self, order: Prepare, offset: ClockOffset) -> WorkerSetup:
         key = self._settings.api_key
         return WorkerSetup(
             worker_id=self._worker_id,
             worker=self._worker,
             boot_id=self._boot_id,
-            offset_ns=offset_ns,
+            offset_ns=offset.offset_ns,
+            sync=self._sync if order.master_boot_id != self._boot_id else None,
             out=self._settings.out,
             url=full_url(order.url, self._settings.url),
             headers={"Authorization": f"Bearer {key}"} if key else {},
@@ -164,21 +163,12 @@ class WorkerRole:
     def _token_rate_per_s(self) -> float:
         return self._tokens * float(getattr(self._environment.parsed_options, "rate_per_user", 1.0))
 
-    def _clock_offset_ns(self, master_boot_id: str) -> tuple[int, int]:
-        """Return what to add to this clock to get the master's, and the error bound; 0, 0 on the same boot."""
+    def _clock_offset(self, master_boot_id: str) -> ClockOffset:
+        """Return this clock's offset to the master's; zero where it is the same clock."""
         if master_boot_id == self._boot_id:
-            return 0, 0
-        self._pongs.clear()
-        for _ in range(PINGS):
-            self._channel.send(ClockPing(worker_id=self._worker_id, t0_monotonic_ns=time.monotonic_ns()))
-            gevent.sleep(PING_EVERY_S)
-        self._ponged.wait(5)
-        gevent.sleep(10 * PING_EVERY_S)
-        if not self._pongs:
-            msg = "the master answers no clock ping"
-            raise TimeoutError(msg)
-        t0, master, t3 = min(self._pongs, key=lambda pong: pong[2] - pong[0])
-        return master - (t0 + t3) // 2, (t3 - t0) // 2
+            return SAME_CLOCK
+        self._sync.start()
+        return self._sync.settle()
 
     def _tell_locust(self, record: RequestRecord, epoch_monotonic_ns: int) -> None:
         """Fire Locust's request event once per request: end-to-end from intended, output tokens as length."""

@@ -16,7 +16,7 @@ MAX_SLUG = 48
 RUN_ID = re.compile(r"\d{8}T\d{6}Z-[a-z0-9][a-z0-9-]*-[0-9a-f]{4}")
 WORKER = re.compile(r"w\d+-[0-9a-f]{8}")
 
-_SUBFOLDERS = ("requests", "health", "tables")
+_SUBFOLDERS = ("requests", "health", "clock", "tables")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,6 +49,11 @@ class RunFolder:
     def health(self) -> Path:
         """Parts with one row per worker and second."""
         return self.root / "health"
+
+    @property
+    def clock(self) -> Path:
+        """Parts with one row per answered clock ping; empty where every worker shares the master's clock."""
+        return self.root / "clock"
 
     @property
     def tables(self) -> Path:

@@ -33,7 +33,11 @@ class PhaseRecord(msgspec.Struct, kw_only=True):
 
 
 class WorkerRecord(msgspec.Struct, kw_only=True):
-    """One worker incarnation; `begun` and `rows` are its own final count, None when it died before saying."""
+    """One worker incarnation; `begun` and `rows` are its own final count, None when it died before saying.
+
+    `offset_ns` is what was added to its monotonic clock to get the master's when the run was armed, right within
+    +- `clock_bound_ns`; 0 and 0 = it has the master's clock.
+    """
 
     worker: str
     host: str
@@ -120,6 +124,9 @@ class Manifest(msgspec.Struct, kw_only=True):
     workers: list[WorkerRecord] = []
     members: list[MembersRecord] = []
     clock: dict[str, list[list[int]]] = {}
+    """By worker: [t_ns, correction_ns, bound_ns], linear in between. `correction_ns` is ADDED to a run time of the
+    worker's parts to get the master's run time; `t_ns` is on the worker's run clock. Fitted by `merge` from the pings
+    in clock/; a worker that is not named has the master's clock."""
     phases: list[PhaseRecord] = []
     shards: list[Shard] = []
     verdict: Verdict | None = None

@@ -103,7 +103,7 @@ def test_the_folder_of_another_run_is_never_used(tmp_path: Path) -> None:
 
 def test_a_run_folder_has_its_sub_folders(tmp_path: Path) -> None:
     folder = create_run_folder(tmp_path, RUN_ID)
-    assert sorted(path.name for path in folder.root.iterdir()) == ["health", "requests", "tables"]
+    assert sorted(path.name for path in folder.root.iterdir()) == ["clock", "health", "requests", "tables"]
     assert (folder.requests, folder.health, folder.tables) == tuple(
         folder.root / name for name in ("requests", "health", "tables")
     )
