@@ -88,6 +88,8 @@ def planned_spikes(run: RunData) -> tuple[Spike, ...]:
         base = phase.segments[0].from_per_s
         high = [s.step is None and s.from_per_s == s.to_per_s > _SPIKE * base for s in phase.segments]
         spans = [(start, end) for up, (start, end) in zip(high, pairwise(ends), strict=True) if up]
+        if not spans:
+            continue
         limits = [start for start, _ in spans[1:]] + [window.end_ns / 1e9]
         found += [
             Spike(phase.name, float(start), float(end), float(until))

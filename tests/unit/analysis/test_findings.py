@@ -226,3 +226,17 @@ def test_load_that_was_sent_in_clumps_is_said_with_both_numbers(tmp_path: Path) 
     assert "send lag p99" in found.sentence
     assert found.worst >= 10
     assert found.sent_n == found.planned_n == 3_000
+
+
+def test_a_phase_of_levels_or_without_a_peak_has_no_spike(tmp_path: Path) -> None:
+    levels = tuple(Segment(duration_ns=S, from_per_s=r, to_per_s=r, step=k) for k, r in enumerate((5.0, 20.0)))
+    even = tuple(Segment(duration_ns=S, from_per_s=5, to_per_s=5) for _ in range(2))
+    planned = [
+        Phase(name="levels", shape="steps", duration_ns=2 * S, segments=levels),
+        Phase(name="even", shape="burst", duration_ns=2 * S, segments=even),
+    ]
+    phases = [steady("levels", 0, 2, shape="steps"), steady("even", 2, 4, shape="burst")]
+    rows = [row(0, phase="levels"), row(1, phase="even", sent_ns=3 * S)]
+    manifest = {"workload": msgspec.to_builtins(workload(planned))}
+    write_run(tmp_path / "run", RunSpec(rows=rows, phases=phases, manifest=manifest))
+    assert planned_spikes(load_run(tmp_path / "run")) == ()
