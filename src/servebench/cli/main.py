@@ -24,6 +24,7 @@ COMMANDS: dict[str, str] = {
     "plan": "servebench.cli.plan:plan",
     "table": "servebench.cli.results:table",
     "report": "servebench.cli.results:report",
+    "compare": "servebench.cli.compare:compare",
     "merge": "servebench.cli.results:merge",
     "sim": "servebench.cli.simulate:sim",
     "master": "servebench.cli.nodes:master",

@@ -1,0 +1,84 @@
+"""Know the command `compare`, which says whether the one change helped without losing quality."""
+
+from typing import TYPE_CHECKING
+
+import click
+
+from servebench.cli.base import command, option, say
+from servebench.core.errors import InputError
+from servebench.core.outcomes import ExitCode, Status
+
+if TYPE_CHECKING:
+    from servebench.analysis.compare.sides import Pairing
+
+
+@command(
+    "compare",
+    "Say whether a change made the service better.",
+    examples=(
+        "compare runs/base-1,runs/base-2,runs/base-3 runs/new-1,runs/new-2,runs/new-3",
+        'compare experiments/base experiments/new --require "ttft.p95<-10%" --format md',
+    ),
+)
+@click.argument("base")
+@click.argument("candidate")
+@option("--primary", default="ttft.p95", show_default=True, metavar="METRIC", help="The number that decides.")
+@option("--margin", default=5.0, show_default=True, metavar="PERCENT", help="Changes below this do not matter.")
+@option("--require", multiple=True, metavar="BOUNDARY", help='Acceptance, such as "ttft.p95<-10%". May be repeated.')
+@option("--change", metavar="NAME", help="The condition that was meant to differ; default: the only one that does.")
+@option(
+    "--allow", multiple=True, metavar="NAME", help="Mark this condition where it differs, and compare all the same."
+)
+@option("--strict", is_flag=True, help="Exit 1 also when a boundary is undecided.")
+@option("--format", "form", type=click.Choice(["text", "md", "json"]), default="text", show_default=True)
+def compare(
+    *,
+    base: str,
+    candidate: str,
+    primary: str,
+    margin: float,
+    require: tuple[str, ...],
+    change: str | None,
+    allow: tuple[str, ...],
+    strict: bool,
+    form: str,
+) -> int:
+    """Compare two sides. A side is a run, several with commas between, or a folder of runs; equal seeds make pairs.
+
+    Three pairs are the least for an interval. Refused (exit 2) where more than one condition differs. Exit code 1 when
+    a boundary is broken; error rate and acceptance must not get worse by more than 1 point unless required otherwise.
+    """
+    from servebench.analysis.compare import result, sides, words
+
+    if not margin > 0:
+        msg = f"--margin {margin:g} is not above 0"
+        raise InputError(msg)
+    asked = result.Asked(
+        primary=result.parse_wanted(primary),
+        margin=margin / 100,
+        boundaries=tuple(map(result.parse_boundary, require)),
+        allowed=allow,
+        change=change,
+    )
+    pairing = sides.pair_up(sides.read_side(base), sides.read_side(candidate))
+    if not pairing.pairs:
+        msg = "no run of one side has the seed of a run of the other, so none make a pair; run both with equal seeds"
+        raise InputError(msg)
+    if (invalid := _invalid(pairing)) is not None:
+        return invalid
+    found = result.compare(pairing, asked)
+    click.echo({"text": words.as_text, "md": words.as_markdown, "json": words.as_json}[form](found), nl=False)
+    if found.judgement.refused:
+        return ExitCode.BAD_INPUT
+    missed = found.acceptance == "REJECTED" or (strict and found.acceptance == "UNDECIDED")
+    return ExitCode.MISSED if missed else ExitCode.OK
+
+
+def _invalid(pairing: "Pairing") -> int | None:
+    """Return the exit code for runs whose numbers must not be used, after naming them; None when all may be."""
+    runs = [run for pair in pairing.pairs for run in pair]
+    bad = [run for run in runs if run.status == Status.INVALID]
+    for run in bad:
+        reasons = run.manifest.verdict.reasons if run.manifest.verdict else []
+        say(f"! not compared: {run.folder} is INVALID: {'; '.join(reasons)}")
+    return ExitCode.INVALID if bad else None
