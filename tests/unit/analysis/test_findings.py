@@ -236,7 +236,7 @@ def test_a_phase_of_levels_or_without_a_peak_has_no_spike(tmp_path: Path) -> Non
         Phase(name="even", shape="burst", duration_ns=2 * S, segments=even),
     ]
     phases = [steady("levels", 0, 2, shape="steps"), steady("even", 2, 4, shape="burst")]
-    rows = [row(0, phase="levels"), row(1, phase="even", sent_ns=3 * S)]
+    rows = [row(0, sent_ns=S, phase="levels"), row(1, sent_ns=3 * S, phase="even")]
     manifest = {"workload": msgspec.to_builtins(workload(planned))}
     write_run(tmp_path / "run", RunSpec(rows=rows, phases=phases, manifest=manifest))
     assert planned_spikes(load_run(tmp_path / "run")) == ()
