@@ -6,10 +6,16 @@ from pathlib import Path
 from typing import Any
 
 from servebench.core.units import NS_PER_S
+from servebench.loadgen.engine_pages import PlacesToAsk
+from servebench.loadgen.engine_scrape import EngineScrape
 from servebench.loadgen.journal import Journal
 from servebench.loadgen.messages import Status
 from servebench.loadgen.progress import LiveView, ProgressPipe
 from servebench.loadgen.runbook import Runbook
+from servebench.shards.parts import PartIdentity
+
+MASTER = "master"
+"""Name in the files that the master itself writes."""
 
 
 @dataclass(slots=True)
@@ -21,6 +27,8 @@ class Chronicle:
     runbook: Runbook
     journal: Journal
     pipe: ProgressPipe
+    scrape: EngineScrape | None = None
+    epoch_monotonic_ns: int | None = None
     _view: LiveView = field(default_factory=LiveView)
     _phase: str | None = None
     _last_line_ns: int = 0
@@ -74,9 +82,38 @@ class Chronicle:
                 "workers": workers,
                 **self.runbook.progress(t_ns),
                 **self._view.tick(now_ns / NS_PER_S),
+                "server": self.scrape.figures() if self.scrape is not None else None,
             }
         )
 
+    def ask_engines(self, places: PlacesToAsk) -> None:
+        """Name the pages to keep from the moment the run is armed."""
+
+        def tell(text: str, data: dict[str, Any]) -> None:
+            t_ns = None if self.epoch_monotonic_ns is None else time.monotonic_ns() - self.epoch_monotonic_ns
+            self.tell("engine", text, t_ns, data=data)
+
+        self.scrape = EngineScrape(places, self.folder, tell)
+
+    def armed(self, epoch_monotonic_ns: int, epoch_unix_ns: int, boot: str) -> None:
+        """Note the run's zero and begin to ask the engines."""
+        self.epoch_monotonic_ns = epoch_monotonic_ns
+        self.runbook.armed(epoch_monotonic_ns, epoch_unix_ns)
+        if self.scrape is not None:
+            self.scrape.start(
+                PartIdentity(
+                    run_id=self.run_id,
+                    worker=MASTER,
+                    epoch_monotonic_ns=epoch_monotonic_ns,
+                    epoch_unix_ns=epoch_unix_ns,
+                    boot_id=boot,
+                )
+            )
+
     def close(self) -> None:
-        """End the journal."""
+        """End the scraping and the journal; blocks until both are on disk."""
+        if self.scrape is not None:
+            self.scrape.stop()
+            if self.scrape.failure is not None:
+                self.journal.add("engine", str(self.scrape.failure), t_ns=None)
         self.journal.close()

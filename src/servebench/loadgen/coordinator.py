@@ -229,7 +229,7 @@ class Coordinator:
         epoch_ns = time.monotonic_ns() + ARM_AHEAD_NS
         self._clock = RunClock(epoch_ns)
         self._table = Membership.begin([worker_id for worker_id, _ in self._roster.live()], self._clock.now_ns())
-        self._runbook.armed(epoch_ns, time.time_ns() + ARM_AHEAD_NS)
+        self._chronicle.armed(epoch_ns, time.time_ns() + ARM_AHEAD_NS, self._order.prepare.master_boot_id)
         for worker_id, _ in self._roster.live():
             self._send_arm(worker_id, self._clock)
         self._send_leases(self._table, self._clock)

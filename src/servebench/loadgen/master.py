@@ -20,6 +20,7 @@ from servebench.loadgen.address import parse_target
 from servebench.loadgen.channel import Channel, StrayMessageError
 from servebench.loadgen.chronicle import Chronicle
 from servebench.loadgen.coordinator import Coordinator, Order
+from servebench.loadgen.engine_pages import places_to_ask
 from servebench.loadgen.interactive import interactive_workload
 from servebench.loadgen.journal import Journal
 from servebench.loadgen.messages import (
@@ -188,18 +189,15 @@ class MasterRole:
             users=closed.users if closed else None,
             total=closed.total if closed else None,
         )
-        run = Coordinator(
-            order,
-            self._channel,
-            Chronicle(
-                run_id,
-                order.duration_ns,
-                Runbook(folder.root, manifest, schedule, closed),
-                Journal(folder.events),
-                self._pipe,
-            ),
-            self._is_present,
+        chronicle = Chronicle(
+            run_id,
+            order.duration_ns,
+            Runbook(folder.root, manifest, schedule, closed),
+            Journal(folder.events),
+            self._pipe,
         )
+        chronicle.ask_engines(places_to_ask(settings.metrics_urls, target, workload.target.endpoint))
+        run = Coordinator(order, self._channel, chronicle, self._is_present)
         self._runs[run_id] = run
         for worker_id, hello in self._helloed.items():
             if self._is_present(worker_id):

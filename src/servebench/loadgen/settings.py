@@ -10,6 +10,7 @@ from pathlib import Path
 
 from servebench.core.errors import InputError
 from servebench.core.units import NS_PER_S
+from servebench.loadgen.engine_pages import split_places
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,6 +26,8 @@ class Settings:
     progress_fd: int | None = None
     command: str | None = None
     api_key: str | None = field(default=None, repr=False)
+    metrics_urls: tuple[str, ...] = field(default=(), repr=False)
+    """Where engines and hardware show their metrics; empty = what the target's address suggests, "off" = nowhere."""
 
     @classmethod
     def from_environment(cls, environ: Mapping[str, str] = os.environ) -> "Settings":
@@ -44,6 +47,7 @@ class Settings:
             progress_fd=int(progress) if progress else None,
             command=environ.get("SERVEBENCH_COMMAND"),
             api_key=_api_key(environ),
+            metrics_urls=split_places(environ.get("SERVEBENCH_METRICS_URLS")),
         )
 
 
