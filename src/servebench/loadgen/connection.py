@@ -11,11 +11,9 @@ from gevent import monkey
 
 from servebench.loadgen.address import SocketAddress
 from servebench.loadgen.losses import Loss, Lost, lost_by_errno, lost_by_tls
-from servebench.loadgen.reactor import Reactor
+from servebench.loadgen.reactor import READ_BYTES, Reactor
 from servebench.loadgen.stamps import SO_TIMESTAMPNS, STAMP_SPACE
 from servebench.loadgen.tls import TlsPipe
-
-READ_BYTES = 65536
 
 
 class Receiver(Protocol):
@@ -47,9 +45,11 @@ class Connection:
     """A non-blocking socket in the reactor; `receiver` is its present user."""
 
     __slots__ = (
+        "_arrived",
+        "_into",
         "_phase",
         "_reactor",
-        "_recvmsg",
+        "_receive",
         "_send_error",
         "_sock",
         "_stamp",
@@ -68,7 +68,8 @@ class Connection:
         self.fd = sock.fileno()
         self._reactor = reactor
         self._sock = sock
-        self._recvmsg = sock.recvmsg
+        self._receive = sock.recvmsg_into
+        self._into, self._arrived = reactor.buffers, reactor.buffers[0]
         self._stamp = reactor.clock.stamp
         self._tls = tls
         self._unsent = memoryview(b"")
@@ -203,17 +204,18 @@ class Connection:
 
     def _read(self) -> None:
         try:
-            data, ancillary, _, _ = self._recvmsg(READ_BYTES, STAMP_SPACE)
+            size, ancillary, _, _ = self._receive(self._into, STAMP_SPACE)
         except BlockingIOError:
             return
         except OSError as error:
             self._lose(lost_by_errno(Loss.RESET, error.errno))
             return
-        if not data:
+        if not size:
             broken = self._send_error is not None
             self._lose(lost_by_errno(Loss.RESET if broken else Loss.EOF, self._send_error))
             return
-        stamp_ns, delay_ns = self._stamp(ancillary, len(data))
+        data = self._arrived[:size].tobytes()
+        stamp_ns, delay_ns = self._stamp(ancillary, size)
         if self._tls is None:
             self.receiver.on_read(data, stamp_ns, delay_ns)
         else:

@@ -20,7 +20,10 @@ from servebench.wire.timeline import Timeline
 from servebench.workload.model import Timeouts
 
 UNPARSED_BYTES = 64 * 1024
-"""How much of a stream may wait for parsing."""
+"""How much memory the reads of a stream may take before they are parsed."""
+
+READ_OVERHEAD_BYTES = 192
+"""What a read takes besides its bytes: it waits as a tuple of three objects."""
 
 _END = {Loss.CONNECT: End.CONNECT_ERROR, Loss.EOF: End.EOF, Loss.RESET: End.RESET}
 
@@ -149,7 +152,7 @@ class Flight:
         """Keep a read; parse when the answer may have ended, or too much waits (called by the connection)."""
         self._reads.append((data, stamp_ns, delay_ns))
         self._last_read_ns = stamp_ns
-        self._unparsed += len(data)
+        self._unparsed += len(data) + READ_OVERHEAD_BYTES
         if self._queued:
             return
         # A chunked body ends in 0 CR LF CR LF; a last read without the last four of these bytes is shorter than five.

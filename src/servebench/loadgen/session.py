@@ -11,6 +11,7 @@ from pathlib import Path
 
 import gevent
 import msgspec
+import pyarrow as pa
 from gevent.event import Event
 from gevent.greenlet import Greenlet
 
@@ -349,8 +350,10 @@ def run_tag(run_id: str) -> str:
 def settle_memory() -> None:
     """Move what is loaded out of the garbage collector's sight and let it run rarely.
 
-    A full collection over a loaded worker stalls the hub by 40 to 130 ms; after this it finds next to nothing.
+    A full collection over a loaded worker stalls the hub by 40 to 130 ms; after this it finds next to nothing. Arrow
+    gets the system's allocator: its own keeps the 18 MiB that a flush once took.
     """
+    pa.set_memory_pool(pa.system_memory_pool())
     gc.collect()
     gc.freeze()
     gc.set_threshold(50_000, 20, 100)
