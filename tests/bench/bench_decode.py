@@ -10,6 +10,7 @@ import gc
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 
 import msgspec
 
@@ -25,6 +26,23 @@ EVENT = (
 )
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
 CHUNK = b"%x\r\n%s\r\n" % (len(EVENT), EVENT)
+TOKENS = {
+    "openai-completions": b'{"id":"cmpl-1","object":"text_completion","created":1700000000,"model":"demo-8b",'
+    b'"choices":[{"index":0,"text":" token","logprobs":null,"finish_reason":null}]}',
+    "openai-responses": b'{"type":"response.output_text.delta","sequence_number":17,"item_id":"msg_0123456789abcdef",'
+    b'"output_index":0,"content_index":0,"delta":" token","logprobs":[]}',
+    "anthropic-messages": b'{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":" token"}}',
+    "tgi-generate": b'{"index":17,"token":{"id":315,"text":" token","logprob":-0.51,"special":false},"top_tokens":[],'
+    b'"generated_text":null,"details":null}',
+    "triton-generate": b'{"context_logits":0.0,"cum_log_probs":0.0,"model_name":"ensemble","model_version":"1",'
+    b'"sequence_end":false,"sequence_id":0,"sequence_start":false,"text_output":" token"}',
+    "kserve-v2": b'{"model_name":"demo","id":"e8858c50-fb30-49e8-8cd5-e2df759d4d47","parameters":{},"outputs":[{'
+    b'"name":"text","shape":[1,1],"datatype":"BYTES","parameters":{"content_type":"str"},"data":[" token"]}]}',
+    "ollama-chat": b'{"model":"demo:8b","created_at":"2026-11-30T12:00:00.000000Z",'
+    b'"message":{"role":"assistant","content":" token"},"done":false}',
+}
+"""A token's event in each other dialect, as its server writes it."""
+
 EVENTS = 560
 CHAT = ENDPOINTS["openai-chat"]
 
@@ -80,6 +98,10 @@ def rows() -> dict[str, tuple[Callable[[], None], int]]:
         "event stream, 1 MiB event in 1000-byte reads": (lambda: decoder(huge[1 << 20]), 1),
         "event stream, 4 MiB event in 1000-byte reads": (lambda: decoder(huge[1 << 22]), 1),
         "dialect (typed JSON and meaning)": (lambda: dialect(payloads, CHAT.decode_event), EVENTS),
+        **{
+            f"dialect {name}": (partial(dialect, [payload] * EVENTS, ENDPOINTS[name].decode_event), EVENTS)
+            for name, payload in TOKENS.items()
+        },
         "floor: framing parser": (lambda: framing(single), EVENTS),
         "floor: JSON skipped, one field typed": (lambda: dialect(payloads, floor), EVENTS),
     }
@@ -98,7 +120,7 @@ def best_ns(work: Callable[[], None], seconds: float) -> int:
 def main() -> None:
     seconds = float(sys.argv[1]) if len(sys.argv) > 1 else 0.5
     gc.disable()
-    sizes = {"1 MiB": 1 << 20, "4 MiB": 1 << 22}
+    sizes = {"1 MiB": 1 << 20, "4 MiB": 1 << 22} | {name: len(payload) * EVENTS for name, payload in TOKENS.items()}
     print(f"{'':46} {'ns/event':>10} {'MB/s':>8}   (event of {len(EVENT)} bytes)")
     for name, (work, events) in rows().items():
         spent = best_ns(work, seconds)

@@ -25,6 +25,9 @@ class _Response(msgspec.Struct, gc=False):
     error: Any = None
 
 
+_MAY_BE_TEXT = frozenset({"BYTES", None})
+
+
 def body(
     *,
     model: str | None,
@@ -55,9 +58,22 @@ def _read(response: _Response) -> Delta:
         return failed(response.error)
     if not response.outputs:
         return NOTHING
-    texts = ("".join(_strings(output.data)) for output in response.outputs if output.datatype in {"BYTES", None})
-    text = next((text for text in texts if text), None)
-    return Delta(CONTENT if text else OTHER, text=text, seen=1, model=response.model_name)
+    text = None
+    for output in response.outputs:
+        text = _text(output.data) if output.datatype in _MAY_BE_TEXT else None
+        if text:
+            break
+    return Delta(CONTENT if text else OTHER, text=text or None, seen=1, model=response.model_name)
+
+
+def _text(data: object) -> str | None:
+    """Return the strings of a tensor as one text, None for data that is no list."""
+    if not isinstance(data, list):
+        return None
+    try:
+        return "".join(data)
+    except TypeError:
+        return "".join(_strings(data))
 
 
 def _strings(data: object) -> Iterator[str]:

@@ -105,7 +105,8 @@ def _read(line: _Line) -> Delta:
 
 def _said(said: _Spoken) -> tuple[int, str | None, str | None]:
     """Return kind, answer text and what else was generated."""
-    called = "".join(_called(call.function) for call in said.tool_calls or () if call.function is not None)
+    calls = said.tool_calls
+    called = "".join(_called(call.function) for call in calls if call.function is not None) if calls else ""
     aside = (said.thinking or "") + called or None
     if said.content:
         return CONTENT, said.content, aside
