@@ -12,6 +12,9 @@ from servebench.shards.manifest import LostRange, Manifest, MembersRecord
 
 UNKNOWN = "unknown"
 UNDISPATCHED = "undispatched"
+UNFLUSHED = "unflushed"
+GREY_NS = 1_200_000_000
+"""A lease lasts this long: so much later than its last word a lost worker may still have begun a request."""
 
 
 class RowKeys(NamedTuple):
@@ -134,15 +137,32 @@ def _told(manifest: Manifest, missing: IntArray) -> list[_Blame | None]:
 
 
 def _derived(manifest: Manifest, keys: RowKeys, seq: int) -> _Blame:
-    """Return whose turn a seq was by the membership at its intended time."""
+    """Return whose turn a seq was by the membership at its intended time, and how far it got.
+
+    A lost worker had begun what was due before its last word (unflushed) and not what was due later; what was due
+    within a lease after that word may have begun. One that ended in order sent all it begun to disk, or says that not.
+    """
     owner = _owner(manifest.members, keys, seq)
     record = next((worker for worker in manifest.workers if worker.worker == owner), None)
-    clean = record is not None and record.state == "closed"
-    return _Blame(owner, UNDISPATCHED if clean else UNKNOWN, True)
+    if record is None:
+        return _Blame(owner, UNKNOWN, True)
+    if record.state == "closed":
+        kept = record.begun is None or record.rows is None or record.rows >= record.begun
+        return _Blame(owner, UNDISPATCHED if kept else UNFLUSHED, True)
+    if record.due_seq is None or record.last_heard_ns is None:
+        return _Blame(owner, UNKNOWN, True)
+    if seq < record.due_seq:
+        return _Blame(owner, UNFLUSHED, True)
+    place = int(np.searchsorted(keys.seq, seq))
+    before_ns = keys.intended_ns[place - 1] if place else -np.inf
+    return _Blame(owner, UNDISPATCHED, bool(before_ns > record.last_heard_ns + GREY_NS))
 
 
 def _owner(members: list[MembersRecord], keys: RowKeys, seq: int) -> str | None:
     """Return the member whose turn the seq was, None where a change of members lies near its unknown time."""
+    exact = [record for record in members if record.first_seq is not None and record.first_seq <= seq]
+    if exact:
+        return exact[-1].workers[seq % len(exact[-1].workers)] if exact[-1].workers else None
     place = int(np.searchsorted(keys.seq, seq))
     before = keys.intended_ns[place - 1] if place else -np.inf
     after = keys.intended_ns[place] if place < len(keys.seq) else np.inf

@@ -54,7 +54,8 @@ class Runbook:
 
     def members(self, from_ns: int, workers: list[str]) -> None:
         """Note who shares the schedule from an instant on."""
-        self._manifest.members.append(MembersRecord(from_ns=from_ns, workers=workers))
+        first = int(np.searchsorted(self._schedule.due_ns, from_ns)) if self._schedule is not None else None
+        self._manifest.members.append(MembersRecord(from_ns=from_ns, first_seq=first, workers=workers))
         self._save()
 
     def step(self, index: int, t_ns: int, rate_per_s: float) -> None:
@@ -102,7 +103,7 @@ class Runbook:
         manifest = self._manifest
         manifest.state = "closed"
         manifest.stop_ns, manifest.stop_cause = stop_ns, cause
-        manifest.workers = [_worker_record(worker) for worker in workers]
+        manifest.workers = [self._worker_record(worker) for worker in workers]
         manifest.rows = sum(w.closed.rows for w in workers if w.closed is not None)
         if self._schedule is not None:
             times = self._schedule.due_ns
@@ -142,6 +143,29 @@ class Runbook:
             for first, count in blocks
             if count
         ]
+
+    def _worker_record(self, worker: WorkerState) -> WorkerRecord:
+        hello, ready, closed = worker.hello, worker.ready, worker.closed
+        heard_ns = worker.heard_ns - self._manifest.epoch_monotonic_ns if worker.heard_ns else None
+        due = (
+            int(np.searchsorted(self._schedule.due_ns, heard_ns))
+            if self._schedule is not None and heard_ns is not None
+            else None
+        )
+        return WorkerRecord(
+            worker=hello.worker,
+            host=hello.host,
+            pid=hello.pid,
+            boot_id=hello.boot_id,
+            state="closed" if closed is not None else "lost",
+            offset_ns=ready.offset_ns if ready is not None else 0,
+            clock_bound_ns=ready.clock_bound_ns if ready is not None else 0,
+            begun=closed.begun if closed is not None else None,
+            rows=closed.rows if closed is not None else None,
+            last_heard_ns=heard_ns if closed is None else None,
+            due_seq=due if closed is None else None,
+            schedule_hash=ready.schedule_hash if ready is not None else None,
+        )
 
     def _save(self) -> None:
         write_manifest(self.folder, self._manifest)
@@ -194,19 +218,3 @@ def _begun(worker: WorkerState) -> int:
     if worker.closed is not None:
         return worker.closed.begun
     return worker.status.totals.dispatched if worker.status is not None else 0
-
-
-def _worker_record(worker: WorkerState) -> WorkerRecord:
-    hello, ready, closed = worker.hello, worker.ready, worker.closed
-    return WorkerRecord(
-        worker=hello.worker,
-        host=hello.host,
-        pid=hello.pid,
-        boot_id=hello.boot_id,
-        state="closed" if closed is not None else "lost",
-        offset_ns=ready.offset_ns if ready is not None else 0,
-        clock_bound_ns=ready.clock_bound_ns if ready is not None else 0,
-        begun=closed.begun if closed is not None else None,
-        rows=closed.rows if closed is not None else None,
-        schedule_hash=ready.schedule_hash if ready is not None else None,
-    )

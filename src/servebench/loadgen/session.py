@@ -260,7 +260,7 @@ class WorkerSession:
             self.fail(error)
         finally:
             self._client.close()
-            self._setup.send(self._closing_report(recorder.rows))
+            self._setup.send(self._closing_report(sum(part.rows for part in recorder.parts)))
             self.closed.set()
 
     def _closing_report(self, rows: int) -> Closed:

@@ -36,7 +36,9 @@ class WorkerRecord(msgspec.Struct, kw_only=True):
     """One worker incarnation; `begun` and `rows` are its own final count, None when it died before saying.
 
     `offset_ns` is what was added to its monotonic clock to get the master's when the run was armed, right within
-    +- `clock_bound_ns`; 0 and 0 = it has the master's clock.
+    +- `clock_bound_ns`; 0 and 0 = it has the master's clock. `rows` counts what is on disk, so fewer than `begun` means
+    that some were not flushed. Of a lost worker, `last_heard_ns` is when the master heard its last message (run clock)
+    and `due_seq` the first seq of the plan that was due after that; None = never heard of, or no plan.
     """
 
     worker: str
@@ -48,13 +50,19 @@ class WorkerRecord(msgspec.Struct, kw_only=True):
     clock_bound_ns: int = 0
     begun: int | None = None
     rows: int | None = None
+    last_heard_ns: int | None = None
+    due_seq: int | None = None
     schedule_hash: str | None = None
 
 
 class MembersRecord(msgspec.Struct, kw_only=True):
-    """Who shared the schedule from `from_ns` (run clock) on: seq k belonged to workers[k % len(workers)]."""
+    """Who shared the schedule from `from_ns` (run clock) on: seq k belonged to workers[k % len(workers)].
+
+    `first_seq` is the first of the plan that was due by then; None without a plan.
+    """
 
     from_ns: int
+    first_seq: int | None = None
     workers: list[str]
 
 

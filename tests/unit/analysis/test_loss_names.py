@@ -1,0 +1,68 @@
+"""What merge calls a request without a row: begun and not on disk (unflushed), or never begun (undispatched)."""
+
+import numpy as np
+import pytest
+
+from servebench.analysis.accounting import RowKeys, account
+from servebench.shards.manifest import LostRange, Manifest, MembersRecord, WorkerRecord
+
+S = 1_000_000_000
+
+
+def manifest(*workers: WorkerRecord) -> Manifest:
+    """Return a run of 20 requests, one each second, shared by the workers in turn."""
+    return Manifest(
+        run_id="r",
+        schema_version="1.0",
+        servebench_version="0",
+        created_utc="2026-01-01T00:00:00Z",
+        name="n",
+        state="closed",
+        engine="plan",
+        workload={},
+        workload_hash="",
+        seed=0,
+        schedule_hash="h",
+        target_url="",
+        epoch_monotonic_ns=0,
+        epoch_unix_ns=0,
+        boot_id="",
+        stop_cause="finished",
+        planned=20,
+        members=[MembersRecord(from_ns=0, workers=[worker.worker for worker in workers])],
+        workers=list(workers),
+    )
+
+
+def worker(name: str, state: str, **more: int | None) -> WorkerRecord:
+    return WorkerRecord(worker=name, host="h", pid=1, boot_id="b", state=state, **more)  # type: ignore[arg-type]
+
+
+def all_but(missing: set[int]) -> RowKeys:
+    seqs = np.array([seq for seq in range(20) if seq not in missing], np.int64)
+    return RowKeys(seqs, np.zeros(len(seqs), np.int64), (seqs * S).astype(np.float64), ("steady",) * len(seqs))
+
+
+def test_a_dead_workers_requests_before_its_last_word_are_unflushed_and_later_ones_undispatched() -> None:
+    dead = worker("w1", "lost", last_heard_ns=9 * S + 100, due_seq=10)
+    books = account(manifest(worker("w0", "closed", begun=10, rows=10), dead), all_but({7, 9, 11, 13}))
+    assert books.lost == (
+        LostRange(first=7, last=7, worker="w1", cause="unflushed"),
+        LostRange(first=9, last=9, worker="w1", cause="unflushed"),
+        # Due less than a lease after the last word: it may have begun.
+        LostRange(first=11, last=11, worker="w1", cause="undispatched", certain=False),
+        LostRange(first=13, last=13, worker="w1", cause="undispatched"),
+    )
+
+
+@pytest.mark.parametrize(("begun", "rows", "cause"), [(9, 9, "undispatched"), (10, 9, "unflushed")])
+def test_what_a_worker_that_ended_in_order_lacks_depends_on_what_it_says_is_on_disk(
+    begun: int, rows: int, cause: str
+) -> None:
+    books = account(manifest(worker("w0", "closed", begun=begun, rows=rows)), all_but({4}))
+    assert books.lost == (LostRange(first=4, last=4, worker="w0", cause=cause),)
+
+
+def test_a_worker_that_was_never_heard_of_leaves_the_cause_unknown() -> None:
+    books = account(manifest(worker("w0", "lost")), all_but({4}))
+    assert books.lost == (LostRange(first=4, last=4, worker="w0", cause="unknown"),)
