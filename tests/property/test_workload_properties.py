@@ -28,10 +28,13 @@ durations = st.integers(1, 5_000_000_000).map(format_duration)
 lengths = st.one_of(
     st.just({"from": "prompt"}),
     st.integers(1, 5000).map(lambda tokens: {"from": "fixed", "tokens": tokens}),
+    st.integers(1, 500).map(lambda low: {"from": "uniform", "min": low, "max": 2 * low}),
+    st.floats(1, 500).map(lambda median: {"from": "lognormal", "median": median, "sigma": 0.5, "max": 900}),
+    st.lists(st.integers(1, 500), min_size=1, max_size=3).map(lambda values: {"from": "empirical", "tokens": values}),
     st.builds(
         lambda cap, over: {"from": "trace", **({} if cap is None else {"max": cap}), "over": over},
         st.none() | st.integers(100, 3000),
-        st.sampled_from(["clip", "drop"]),
+        st.sampled_from(["clip", "drop", "scale"]),
     ),
 )
 texts = st.text(st.characters(blacklist_categories=["Cs", "Cc"]), min_size=1, max_size=20)
@@ -127,8 +130,20 @@ shapes = st.one_of(
             "start": st.integers(0, 400_000).map(lambda ms: f"{ms}ms"),
             "length": st.integers(1, 20_000 * MS).map(format_duration),
             "speed": st.floats(0.1, 1000),
+            "spread": st.booleans(),
         }
     ),
+)
+
+
+caches = st.one_of(
+    st.sampled_from([{"state": "undeclared"}, {"state": "cold"}]),
+    st.fixed_dictionaries({"state": st.just("warm"), "rate_per_s": st.floats(0.1, 100), "duration": durations}),
+    st.fixed_dictionaries({"state": st.just("shared_prefix"), "share": st.floats(0.01, 0.99)}),
+)
+orders = st.one_of(
+    st.sampled_from([{"order": "shuffled"}, {"order": "sequential"}, {"order": "zipf"}]),
+    st.floats(0, 3).map(lambda exponent: {"order": "zipf", "zipf_exponent": exponent}),
 )
 
 
@@ -141,10 +156,14 @@ def files(draw: st.DrawFn) -> str:
     document = {
         "name": "any",
         "seed": draw(st.integers(0, 2**63 - 1)),
-        "target": {"model": draw(st.none() | words), "declared": draw(st.dictionaries(words, words, max_size=3))},
+        "target": {
+            "cache": draw(caches),
+            "model": draw(st.none() | words),
+            "declared": draw(st.dictionaries(words, words, max_size=3)),
+        },
         "prompts": {
             "source": {"kind": "mt-bench"},
-            "order": draw(st.sampled_from(["shuffled", "sequential"])),
+            **draw(orders),
             "input_tokens": draw(lengths),
             "output_tokens": draw(lengths),
             "trace": {"kind": "azure", "path": TRACE, "length": "5m"},

@@ -218,6 +218,14 @@ def _requests(requests: Requests) -> Document:
         document["params"] = dict(requests.params)
     if requests.max_inflight is not None:
         document["max_inflight"] = requests.max_inflight
+    if requests.headers:
+        document["headers"] = dict(requests.headers)
+    if requests.retries:
+        document["retries"] = {"max": requests.retries}
+    if requests.redirects:
+        document["redirects"] = True
+    if requests.proxy is not None:
+        document["proxy"] = requests.proxy
     return document
 
 

@@ -86,7 +86,8 @@ class Drawer:
         self._thinks: dict[int, Ints] = {}
         self._lengths: dict[int, dict[int, Ints]] = {}
         if workload.prompts.order == "zipf":
-            weights = np.arange(1, self._count + 1, dtype=np.float64) ** -(workload.prompts.zipf_exponent or 1.0)
+            exponent = 1.0 if workload.prompts.zipf_exponent is None else workload.prompts.zipf_exponent
+            weights = np.arange(1, self._count + 1, dtype=np.float64) ** -exponent
             self._reached = np.cumsum(weights)[:-1] / weights.sum()
             self._ranked = generator(self._seed, PROMPTS, 0).permutation(np.int64(self._count))
 

@@ -212,12 +212,20 @@ class Timeouts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Requests(msgspec.Struct, frozen=True, kw_only=True):
-    """How each request is made. `params` go into the JSON body as they are."""
+    """How each request is made. `params` go into the JSON body as they are, `headers` into the head.
+
+    `retries` is how often a failed request is sent again. `redirects` follows those that stay at the target. `proxy` is
+    an http URL without userinfo; None = straight to the target.
+    """
 
     timeouts: Timeouts = Timeouts()
     params: dict[str, bool | int | float | str | None] = {}
     stream: bool = True
     max_inflight: int | None = None
+    headers: dict[str, str] = {}
+    retries: int = 0
+    redirects: bool = False
+    proxy: str | None = None
 
 
 class Objective(msgspec.Struct, frozen=True, kw_only=True):

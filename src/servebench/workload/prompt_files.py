@@ -5,7 +5,7 @@ ShareGPT and OASST dumps, which are full of such rows, they are skipped and coun
 
 mt-bench: `turns`. self-instruct: the instruction, and below it its first input. humaneval, jsonl: `prompt`.
 arena-hard: `prompt`, or the content of `turns`. sharegpt: an array of `conversations`, each a list of `from` and
-`value`. oasst: one tree of messages per line. text: the paragraphs.
+`value`. oasst: one tree of messages per line. text: the paragraphs, long ones in passages of 12 lines.
 """
 
 import codecs
@@ -20,6 +20,7 @@ from servebench.workload.model import PromptSource
 
 MAX_FAULTS = 20
 JOIN = "\n\n"
+PASSAGE_LINES = 12
 _CHUNK = 1 << 20
 _HUMANS = frozenset({"human", "user"})
 _ASIDE = frozenset({"system", "tool", "function"})
@@ -81,7 +82,7 @@ def read_talks(source: PromptSource, skipped: Counter[str]) -> Iterator[Talk]:
 
 def _rows(source: PromptSource, stream: BinaryIO) -> Iterator[Row]:
     if source.kind == "text":
-        return _paragraphs(stream, source.path)
+        return _passages(stream, source.path)
     head = stream.peek(_CHUNK) if hasattr(stream, "peek") else b""
     if head.lstrip()[:1] != b"[":
         return _json_lines(stream)
@@ -145,7 +146,7 @@ def _utf8(reader: codecs.IncrementalDecoder, chunk: bytes, source: str, line: in
         raise SpecError(source, [Fault(place="text", message=message, line=line)]) from error
 
 
-def _paragraphs(stream: BinaryIO, source: str) -> Iterator[Row]:
+def _passages(stream: BinaryIO, source: str) -> Iterator[Row]:
     lines: list[str] = []
     begin = 1
     for number, raw in enumerate(stream, start=1):
@@ -157,7 +158,7 @@ def _paragraphs(stream: BinaryIO, source: str) -> Iterator[Row]:
         if text.strip():
             begin = begin if lines else number
             lines.append(text)
-        elif lines:
+        if lines and (not text.strip() or len(lines) >= PASSAGE_LINES):
             yield Row(begin, "".join(lines).rstrip("\r\n"))
             lines = []
     if lines:

@@ -207,6 +207,10 @@ def _requests(requests: RequestsSpec) -> Requests:
         params=dict(requests.params),
         stream=requests.stream,
         max_inflight=requests.max_inflight,
+        headers=dict(requests.headers),
+        retries=requests.retries.max,
+        redirects=requests.redirects,
+        proxy=requests.proxy,
     )
 
 

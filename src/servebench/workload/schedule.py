@@ -9,6 +9,7 @@ import hashlib
 from collections import Counter
 from dataclasses import dataclass
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -156,17 +157,16 @@ def plan(workload: Workload, prompts: PromptSet | None = None) -> Schedule:
 
 def _parts(workload: Workload, drawer: Drawer, traces: Traces, notes: Counter[str]) -> list[Part]:
     """Return the requests of each phase. A warm-up pass, which comes first, depends on all others and is made last."""
+    warm = [phase for phase in workload.phases if phase.warm_per_s is not None]
+    # Without it phases have the numbers, and so the draws, that they have in the workload that is not warmed.
+    timed = msgspec.structs.replace(workload, phases=workload.phases[len(warm) :])
     parts: list[Part] = []
-    warm: list[Phase] = []
     at = Position(0, 0)
-    for index, phase in enumerate(workload.phases):
-        if phase.warm_per_s is not None:
-            warm.append(phase)
-            continue
+    for index, phase in enumerate(timed.phases):
         if phase.replay is None:
-            part = drawn(workload, index, at, drawer, notes)
+            part = drawn(timed, index, at, drawer, notes)
         else:
-            part = replayed(workload, index, at, drawer, traces.read(phase.replay), notes)
+            part = replayed(timed, index, at, drawer, traces.read(phase.replay), notes)
         parts.append(part)
         at = at.after(part)
     return [*(warming(phase, parts, notes) for phase in warm), *parts]

@@ -4,21 +4,21 @@ Every model refuses unknown keys and converts nothing silently. `LATER_KEYS` and
 format that this version does not build; they are refused by name instead of being taken for slips.
 """
 
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
 from servebench.workload.model import EndpointName
 from servebench.workload.spec_load import ClosedLoad, LoadSpec
 from servebench.workload.spec_prompts import PromptsSpec
+from servebench.workload.spec_requests import RequestsSpec
 from servebench.workload.strict import Strict, wrong
-from servebench.workload.words import Declared, Duration, Param, Share, Slug
+from servebench.workload.words import Declared, Duration, Share, Slug
 
 LATER_KEYS = frozenset({"accept"})
 LATER_WORDS: dict[str, frozenset[str]] = {
     "lengths": frozenset({"exact"}),
 }
-RESERVED_PARAMS = frozenset({"model", "messages", "prompt", "stream", "stream_options", "max_tokens"})
 MOST_SHARED = 0.99
 QUANTILES: dict[str, float] = {"p50": 0.5, "p90": 0.9, "p95": 0.95, "p99": 0.99, "p999": 0.999}
 
@@ -71,49 +71,6 @@ class TargetSpec(Strict):
     cache: CacheSpec = Field(
         default=UndeclaredCache(state="undeclared"), description="state of the prefix cache that the run starts from"
     )
-
-
-class TimeoutsSpec(Strict):
-    """Deadlines: connect from its start, first_token from sent, idle between reads, total from dispatch."""
-
-    connect: Duration = 5_000_000_000
-    first_token: Duration = 60_000_000_000
-    idle: Duration = 30_000_000_000
-    total: Duration = 600_000_000_000
-
-
-class RetriesSpec(Strict):
-    """Retries; there are none in this version."""
-
-    max: int = Field(default=0, ge=0)
-
-    @field_validator("max")
-    @classmethod
-    def _none_yet(cls, count: int) -> int:
-        if count != 0:
-            raise wrong("retries are not available in this version; leave it at 0")
-        return count
-
-
-class RequestsSpec(Strict):
-    """How each request is made."""
-
-    timeouts: TimeoutsSpec = TimeoutsSpec()
-    retries: RetriesSpec = RetriesSpec()
-    stream: bool = True
-    params: dict[str, Param] = Field(default={}, description="go into the JSON body as they are, e.g. temperature")
-    lengths: Literal["max_only"] = Field(default="max_only", description="max_only: the server may answer shorter")
-    max_inflight: Annotated[int, Field(ge=1)] | None = Field(
-        default=None, description="requests above are shed: recorded, never sent"
-    )
-
-    @field_validator("params")
-    @classmethod
-    def _not_ours(cls, params: dict[str, Any]) -> dict[str, Any]:
-        for name in params:
-            if name in RESERVED_PARAMS:
-                raise wrong("is set by servebench from target, prompts and requests", name)
-        return params
 
 
 class LimitsSpec(Strict):

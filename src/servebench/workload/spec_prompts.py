@@ -42,7 +42,7 @@ class FileSource(Strict):
 
 
 class TextSource(Strict):
-    """The paragraphs of a text as prompts; without a path 400 kB of Shakespeare."""
+    """The paragraphs of a text as prompts, long ones in passages of 12 lines; without a path 400 kB of Shakespeare."""
 
     kind: Literal["text"]
     path: str | None = None

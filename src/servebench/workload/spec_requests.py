@@ -1,0 +1,120 @@
+"""Know what a workload file may say about how each request is made."""
+
+import re
+from typing import Annotated, Any, Literal
+from urllib.parse import urlsplit
+
+from pydantic import Field, field_validator
+
+from servebench.workload.strict import Strict, wrong
+from servebench.workload.words import Duration, Param
+
+RESERVED_PARAMS = frozenset({"model", "messages", "prompt", "stream", "stream_options", "max_tokens"})
+OUR_HEADERS = frozenset(
+    [
+        "host",
+        "content-length",
+        "content-type",
+        "content-encoding",
+        "transfer-encoding",
+        "te",
+        "trailer",
+        "connection",
+        "upgrade",
+        "expect",
+        "accept",
+        "accept-encoding",
+        "x-request-id",
+    ]
+)
+SECRET_HEADERS = frozenset(["authorization", "proxy-authorization", "cookie", "api-key", "x-api-key", "x-goog-api-key"])
+
+_HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_HEADER_VALUE = re.compile(r"[\t\x20-\x7e\xa0-\xff]*")
+
+
+class TimeoutsSpec(Strict):
+    """Deadlines: connect from its start, first_token from sent, idle between reads, total from dispatch."""
+
+    connect: Duration = 5_000_000_000
+    first_token: Duration = 60_000_000_000
+    idle: Duration = 30_000_000_000
+    total: Duration = 600_000_000_000
+
+
+class RetriesSpec(Strict):
+    """Sending again what failed before an answer began; each attempt is a row of its own."""
+
+    max: int = Field(default=0, ge=0, le=10, description="attempts after the first")
+
+
+class RequestsSpec(Strict):
+    """How each request is made."""
+
+    timeouts: TimeoutsSpec = TimeoutsSpec()
+    retries: RetriesSpec = RetriesSpec()
+    stream: bool = True
+    params: dict[str, Param] = Field(default={}, description="go into the JSON body as they are, e.g. temperature")
+    lengths: Literal["max_only"] = Field(default="max_only", description="max_only: the server may answer shorter")
+    max_inflight: Annotated[int, Field(ge=1)] | None = Field(
+        default=None, description="requests above are shed: recorded, never sent"
+    )
+
+    headers: dict[str, str] = Field(
+        default={}, description="sent with every request; secret ones belong into SERVEBENCH_HEADERS"
+    )
+    redirects: bool = Field(default=False, description="follow redirects that stay at the target")
+    proxy: str | None = Field(default=None, description="http://HOST:PORT; with userinfo in SERVEBENCH_PROXY instead")
+
+    @field_validator("headers")
+    @classmethod
+    def _sendable(cls, headers: dict[str, str]) -> dict[str, str]:
+        for name, value in headers.items():
+            fault = header_fault(name, value)
+            if fault is not None:
+                raise wrong(fault, name)
+        return headers
+
+    @field_validator("proxy")
+    @classmethod
+    def _plain_proxy(cls, proxy: str | None) -> str | None:
+        fault = None if proxy is None else proxy_fault(proxy)
+        if fault is not None:
+            raise wrong(fault)
+        return proxy
+
+    @field_validator("params")
+    @classmethod
+    def _not_ours(cls, params: dict[str, Any]) -> dict[str, Any]:
+        for name in params:
+            if name in RESERVED_PARAMS:
+                raise wrong("is set by servebench from target, prompts and requests", name)
+        return params
+
+
+def header_fault(name: str, value: str) -> str | None:
+    """Return what is wrong with a header of a file, None where it may be sent."""
+    if not _HEADER_NAME.fullmatch(name):
+        return "is no header name"
+    if name.lower() in OUR_HEADERS:
+        return "is set by servebench"
+    if name.lower() in SECRET_HEADERS:
+        return "may be a key, and this file is kept with the run; give it in SERVEBENCH_API_KEY or SERVEBENCH_HEADERS"
+    if not _HEADER_VALUE.fullmatch(value):
+        return "the value holds a line end, a control character or one beyond Latin-1"
+    return None
+
+
+def proxy_fault(url: str) -> str | None:
+    """Return what is wrong with the proxy of a file, None where it may be used."""
+    way_out = "e.g. http://127.0.0.1:3128"
+    try:
+        parts = urlsplit(url)
+        host, port = parts.hostname, parts.port
+    except ValueError:
+        return f"is no address; {way_out}"
+    if "@" in url:
+        return "holds a user or password, and this file is kept with the run; give the address in SERVEBENCH_PROXY"
+    if parts.scheme != "http" or not host or not port or parts.path.strip("/") or parts.query or parts.fragment:
+        return f"must be http://, a host and a port; {way_out}"
+    return None
