@@ -151,6 +151,10 @@ def test_later_turns_follow_the_answer_behind_the_history_they_made(
     said = dict(heard)
     assert len(said) == len(heard), "a turn was sent twice"
     assert said.keys() == {row["request_id"] for row in rows if row["sent_ns"] is not None}
+    # The server says no usage: its tokens are counted by events, and by the client's own vocabulary beside it.
+    answered = [row for row in rows if row["outcome"] == "ok"]
+    assert {(row["token_source"], row["counted_source"]) for row in answered} == {("events", "o200k")}
+    assert all(row["output_tokens"] == 1 < row["output_tokens_counted"] for row in answered)
     skipped = 0
     for turns in sessions.values():
         assert [row["turn"] for row in turns] == [0, 1, 2]

@@ -11,6 +11,7 @@ from servebench.core.outcomes import Outcome
 from servebench.core.records import Answer, Ask, Message, RequestRecord, SendStamps
 from servebench.core.units import NS_PER_MS
 from servebench.loadgen.client import Client
+from servebench.loadgen.counting import AnswerCounter
 from servebench.loadgen.live import LiveCounters
 from servebench.loadgen.recorder import Recorder
 from servebench.loadgen.runclock import RunClock
@@ -47,11 +48,12 @@ class Requester:
         client: Client,
         recorder: Recorder,
         live: LiveCounters,
+        counter: AnswerCounter,
         tell_locust: Callable[[RequestRecord, int], None],
         on_failure: Callable[[BaseException], None],
     ) -> None:
         self._parts, self._clock, self._client = parts, clock, client
-        self._recorder, self._live = recorder, live
+        self._recorder, self._live, self._counter = recorder, live, counter
         self._tell_locust, self._on_failure = tell_locust, on_failure
         self.inflight = 0
         self._busy = 0
@@ -179,10 +181,21 @@ class Requester:
         )
 
     def _keep(self, record: RequestRecord) -> RequestRecord:
-        self._recorder.add(record)
+        if self._counter.wants(record.answer):
+            gevent.spawn(self._count, record)
+        else:
+            self._recorder.add(record)
         self._live.ended(record)
         self._tell_locust(record, self._clock.epoch_monotonic_ns)
         return record
+
+    def _count(self, record: RequestRecord) -> None:
+        """Record a request after its tokens were counted; a greenlet of its own, for which the end of the run waits."""
+        try:
+            with self.busy():
+                self._recorder.add(self._counter.counted(record))
+        except Exception as error:  # noqa: BLE001 - top of a greenlet: the harness failed, the run ends
+            self._on_failure(error)
 
     def _request_id(self, ask: Ask) -> str:
         return f"{self._parts.tag}-{ask.seq}-0"

@@ -22,6 +22,7 @@ from servebench.loadgen.address import parse_target
 from servebench.loadgen.client import Client
 from servebench.loadgen.clock_sync import ClockLog, ClockSync
 from servebench.loadgen.closed_users import ClosedUsers
+from servebench.loadgen.counting import AnswerCounter
 from servebench.loadgen.engines import Engine, EngineParts, make_engine, mean_gaps_ns
 from servebench.loadgen.health import HealthGauges, HealthMonitor, HubTicker
 from servebench.loadgen.live import LiveCounters
@@ -63,6 +64,7 @@ class WorkerSetup:
     tell_locust: Callable[[RequestRecord, int], None]
     token_rate_per_s: Callable[[], float]
     """Offered rate of this worker's tokens now."""
+    counter: AnswerCounter
     ticker: HubTicker
     """Runs since the process began, so that the run knows the hub's idle level."""
 
@@ -89,7 +91,7 @@ class WorkerSession:
             self._workload.requests.timeouts,
             headers=self._endpoint.headers_with(setup.headers),
             stream=stream,
-            keep_text=self._workload.prompts.conversation is not None,
+            keep_text=True,  # for histories, and to count tokens where the server does not; costs nothing measurable
         )
         self._close_asked, self.closed = Event(), Event()
         self._stop: Stop | None = None
@@ -145,6 +147,7 @@ class WorkerSession:
             client=self._client,
             recorder=self._recorder,
             live=self._live,
+            counter=setup.counter,
             tell_locust=setup.tell_locust,
             on_failure=self.fail,
         )

@@ -24,6 +24,7 @@ class Settings:
     run_name: str | None = None
     drain_ns: int = 30 * NS_PER_S
     progress_fd: int | None = None
+    tokenizer: Path | None = None
     command: str | None = None
     api_key: str | None = field(default=None, repr=False)
     metrics_urls: tuple[str, ...] = field(default=(), repr=False)
@@ -45,6 +46,7 @@ class Settings:
             run_name=environ.get("SERVEBENCH_RUN_NAME") or None,
             drain_ns=_drain_ns(environ.get("SERVEBENCH_DRAIN_S", "30")),
             progress_fd=int(progress) if progress else None,
+            tokenizer=Path(environ["SERVEBENCH_TOKENIZER"]) if environ.get("SERVEBENCH_TOKENIZER") else None,
             command=environ.get("SERVEBENCH_COMMAND"),
             api_key=_api_key(environ),
             metrics_urls=split_places(environ.get("SERVEBENCH_METRICS_URLS")),

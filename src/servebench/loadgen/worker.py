@@ -14,6 +14,7 @@ from servebench.core.records import RequestRecord
 from servebench.core.units import NS_PER_MS
 from servebench.loadgen.channel import Channel, StrayMessageError
 from servebench.loadgen.clock_sync import SAME_CLOCK, ClockOffset, ClockSample, ClockSync
+from servebench.loadgen.counting import AnswerCounter
 from servebench.loadgen.health import HubTicker
 from servebench.loadgen.master import full_url
 from servebench.loadgen.messages import (
@@ -54,6 +55,7 @@ class WorkerRole:
         self._sessions: dict[str, WorkerSession] = {}
         self._ticker = HubTicker()
         self._ticker.start()
+        self._counter = AnswerCounter(settings.tokenizer)
         self._tokens = 0
         self._sync = ClockSync(self._ping)
         self._register()
@@ -119,6 +121,7 @@ class WorkerRole:
         """Make a session and report; a greenlet of its own, since planning takes time."""
         try:
             offset = self._clock_offset(order.master_boot_id)
+            self._counter.prepare()
             session = WorkerSession(order, self._setup(order, offset))
             self._sessions = {i: s for i, s in self._sessions.items() if not s.closed.is_set()} | {
                 order.run_id: session
@@ -157,6 +160,7 @@ class WorkerRole:
             send=self._channel.send,
             tell_locust=self._tell_locust,
             token_rate_per_s=self._token_rate_per_s,
+            counter=self._counter,
             ticker=self._ticker,
         )
 
