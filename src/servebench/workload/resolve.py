@@ -30,13 +30,13 @@ from servebench.workload.segments import diurnal_of, segments_of
 from servebench.workload.spec import (
     QUANTILES,
     ObjectivesSpec,
-    RequestsSpec,
     SharedPrefixCache,
     TargetSpec,
     WarmCache,
     WorkloadSpec,
 )
 from servebench.workload.spec_load import AnyPhase, ClosedLoad, DiurnalPhase, OpenLoad, ReplayPhase
+from servebench.workload.spec_requests import RequestsSpec
 
 WARM_PHASE = "cache-warmup"
 QUICK_PROMPTS = ("mt-bench", "self-instruct")

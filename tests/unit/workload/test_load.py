@@ -64,7 +64,6 @@ objectives: {ttft: {p95: 0.8}}
     [
         ("seed: 7", "accept: []", "accept"),
         ("seed: 7", "requests: {lengths: exact}", "requests.lengths"),
-        ("seed: 7", "requests: {retries: {max: 2}}", "requests.retries.max"),
     ],
 )
 def test_a_part_of_the_format_that_is_not_built_is_refused_by_name(old: str, new: str, place: str) -> None:
