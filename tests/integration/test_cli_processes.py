@@ -136,11 +136,13 @@ def test_a_command_that_does_not_exist_is_a_harness_error(tmp_path: Path) -> Non
 
 def test_a_child_gets_its_last_wish_when_this_process_is_killed(tmp_path: Path) -> None:
     note = tmp_path / "note"
+    # sigwait, because a handler that is set just before time.sleep() may run only after it.
     grandchild = (
-        "import pathlib, signal, time\n"
-        f"signal.signal(signal.SIGINT, lambda *_: (pathlib.Path({str(note)!r}).write_text('asked'), exit()))\n"
+        "import pathlib, signal\n"
+        "signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})\n"
         "print('ready', flush=True)\n"
-        "time.sleep(60)\n"
+        "signal.sigwait({signal.SIGINT})\n"
+        f"pathlib.Path({str(note)!r}).write_text('asked')\n"
     )
     parent = (
         "import os, sys, signal, time, pathlib\n"
