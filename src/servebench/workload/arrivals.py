@@ -25,6 +25,8 @@ from servebench.workload.curve import Curve, Due
 from servebench.workload.model import Arrivals, Segment
 
 CHUNK = 65_536
+SMALL_CHUNK = 4096
+"""Draws at a time: of exponential gaps, and of the others, which cost more and of which often few are wanted."""
 _WHOLE = 1e-9
 """An expected count this close above a whole number is that number: 0.1/s over 30 s is 3 arrivals, not 4."""
 _EPISODES = 1024
@@ -114,7 +116,7 @@ def _units(law: Arrivals, total: float, generator: np.random.Generator) -> Float
     reached = 0.0 if first is None else first
     while reached < total:
         # The chunk's size is fixed: the draws must not depend on how many are wanted.
-        chunks.append(reached + np.cumsum(unit_gaps(law, CHUNK, generator)))
+        chunks.append(reached + np.cumsum(unit_gaps(law, CHUNK if first is None else SMALL_CHUNK, generator)))
         reached = float(chunks[-1][-1])
     units = np.concatenate(chunks) if chunks else np.empty(0, dtype=np.float64)
     return units[: np.searchsorted(units, total, side="left")]

@@ -28,7 +28,16 @@ DATA_FILES: dict[str, str] = {
     "oasst": "prompts/oasst_trees/en_100_tree.jsonl",
     "self-instruct": "prompts/self_instruct/user_oriented_instructions.jsonl",
     "shakespeare": "text/shakespeare_slice.txt",
+    "azure-code": "workloads/azure-code.yaml",
+    "azure-conv": "workloads/azure-conv.yaml",
+    "bursty": "workloads/bursty.yaml",
+    "cold-vs-warm": "workloads/cold-vs-warm.yaml",
     "demo": "workloads/demo.yaml",
+    "diurnal-soak": "workloads/diurnal-soak.yaml",
+    "long-context-prefix": "workloads/long-context-prefix.yaml",
+    "multi-tenant": "workloads/multi-tenant.yaml",
+    "rag-sessions": "workloads/rag-sessions.yaml",
+    "steps-to-saturation": "workloads/steps-to-saturation.yaml",
 }
 """Builtin name to file or folder below `servebench/workload/data`."""
 

@@ -9,7 +9,6 @@ of the nearest one that has them. Input and output lengths are drawn independent
 Every client and window has a generator of its own, so a slice holds the same requests as the whole.
 """
 
-import ast
 import csv
 import json
 import math
@@ -30,6 +29,8 @@ from servebench.workload.seeds import SERVEGEN, generator
 WINDOW_S = 600
 _LAWS = {"gamma", "weibull", ""}
 _MOST_WINDOWS = 100_000
+_NUMBER = r"\d+(?:\.\d*)?(?:[eE][-+]?\d+)?"
+_PAIRS = re.compile(rf"\{{(?:{_NUMBER}: ?{_NUMBER}(?:, ?(?=\d)|(?=\}})))*\}}")
 _FILE = re.compile(r"chunk-(\d+)-trace\.csv")
 
 
@@ -175,7 +176,7 @@ def _dataset(path: Path) -> tuple[tuple[Lengths, ...], tuple[Lengths, ...]]:
             )
             for field in ("input_tokens", "output_tokens")
         )
-    except (ValueError, SyntaxError, KeyError, AttributeError, TypeError) as error:
+    except (ValueError, KeyError, AttributeError, TypeError) as error:
         fault = Fault(place="dataset", message=f"no token counts as ServeGen writes them: {error!r}"[:200])
         raise SpecError(str(path), [fault]) from error
     if not all(columns):
@@ -185,11 +186,14 @@ def _dataset(path: Path) -> tuple[tuple[Lengths, ...], tuple[Lengths, ...]]:
 
 def _lengths(start_s: int, literal: str) -> Lengths | None:
     """Return the lengths in a dict literal; None where it is empty. Raises ValueError where it is no such thing."""
-    shares = ast.literal_eval(literal)
-    if not shares:
+    if not _PAIRS.fullmatch(literal):
+        msg = f"{literal[:60]!r} is no dict of numbers"
+        raise ValueError(msg)
+    # Not evaluated: the pattern leaves numbers, colons and commas, and splitting them is ten times as fast.
+    numbers = literal.strip(" {}").replace(":", ",").split(",")
+    if numbers == [""]:
         return None
-    tokens = np.array(list(shares), dtype=np.float64)
-    weights = np.array(list(shares.values()), dtype=np.float64)
+    tokens, weights = (np.array(numbers[at::2], dtype=np.float64) for at in (0, 1))
     if not (np.isfinite(weights).all() and (weights >= 0).all() and weights.sum() > 0):
         msg = "probabilities must be finite, not negative, and not all 0"
         raise ValueError(msg)
