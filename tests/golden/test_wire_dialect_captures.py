@@ -257,3 +257,13 @@ def test_an_answer_without_a_signal_of_its_own_ends_with_its_body() -> None:
     assert answer.end_ns == 10**9
     assert answer.chunks is not None
     assert max(answer.chunks.ns) < 1000
+
+
+@pytest.mark.parametrize("name", ["handmade/tgi_length", "handmade/ollama_length_no_newline"])
+def test_nothing_counts_behind_a_last_token_that_is_the_terminal_signal(name: str) -> None:
+    capture = load_capture(DIALECTS / f"{name}.txt")
+    late = capture._replace(body=capture.body.rstrip() + b"\n\n" + capture.body)
+    endpoint = next(endpoint for start, endpoint in _ENDPOINT_OF.items() if name.startswith(start))
+    answer, timeline = read_capture(late, ENDPOINTS[endpoint], 53)
+    assert timeline.answer_done
+    assert (kinds(answer), answer.text) == (OK[name].kinds, OK[name].text)

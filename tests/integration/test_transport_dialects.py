@@ -57,11 +57,24 @@ def test_each_event_is_stamped_when_its_bytes_came(name: str, tmp_path: Path) ->
     assert len(answer.chunks) == (len(chunks) if endpoint.streams else 0)
     events = list(zip(answer.chunks.ns, answer.chunks.read, sent_ns[1:], strict=False))
     for stamp, read, event_sent_ns in events:
-        # A busy machine may read several events at once; their stamp is then that of the last.
-        following = sent_ns[2 + max(place for place, other in enumerate(events) if other[1] == read)]
+        # A busy machine may read several writes at once; their stamp is then that of the last.
+        last = max(place for place, other in enumerate(events) if other[1] == read)
+        following = sent_ns[2 + last] if last + 1 < len(events) else time.monotonic_ns()
         assert event_sent_ns <= stamp < following
     assert answer.end_ns >= sent_ns[-1 if name in NO_SIGNAL else -2]
     assert name in NO_SIGNAL or answer.end_ns == answer.chunks.ns[-1]
+
+
+@pytest.mark.parametrize("name", sorted(set(ANSWERS) - NO_SIGNAL))
+def test_an_answer_is_over_with_its_last_event_though_the_body_is_not(name: str, tmp_path: Path) -> None:
+    endpoint = ENDPOINTS[name].at("toy", stream=True)
+    capture = load_capture(DIALECTS / f"{ANSWERS[name][0]}.txt")
+    chunks = [b"%x\r\n%s\r\n" % (len(event), event) for event in events_of(endpoint, capture.body)]
+    pieces = [(capture.head, "0 head"), *((chunk, "10 event") for chunk in chunks)]
+    with replay([write_case(tmp_path, pieces, "@hold 20000")], tmp_path) as server:
+        answer = perform(endpoint, server.url)
+    [held] = server.events("held")
+    assert (answer.outcome, held["client_closed"]) == (Outcome.OK, True)
 
 
 def perform(endpoint: Endpoint, url: str) -> Answer:

@@ -51,6 +51,7 @@ class Flight:
     __slots__ = (
         "_answer",
         "_eager",
+        "_end_mark",
         "_error",
         "_lane",
         "_last_read_ns",
@@ -71,6 +72,7 @@ class Flight:
         self._link = Link(lane.pool, request)
         self._request_bytes = len(request)
         self._timeline = timeline
+        self._end_mark = timeline.end_mark
         self._waiter: Waiter[None] = Waiter()
         self._reads: deque[tuple[bytes, int, int]] = deque()
         self._last_read_ns: int | None = None
@@ -100,7 +102,7 @@ class Flight:
             msg = f"the transport failed on one exchange: {self._error!r}"
             raise HarnessError(msg) from self._error
 
-    def exchange(self, dispatched_ns: int | None) -> Exchange:
+    def exchange(self, dispatched_ns: int | None, redirected_to: str | None = None) -> Exchange:
         """Return the result; raises HarnessError before `wait` has returned."""
         if self._answer is None:
             msg = "an exchange was asked for before it was over"
@@ -111,6 +113,7 @@ class Flight:
             reconnects=self._link.reconnects,
             conn_reused=self._link.reused,
             request_bytes=self._request_bytes,
+            redirected_to=redirected_to,
         )
 
     def drop(self) -> None:
@@ -160,7 +163,7 @@ class Flight:
             self._eager
             or data.endswith(b"\r\n\r\n")
             or len(data) < 5
-            or b"[DONE]" in data
+            or self._end_mark in data
             or self._unparsed >= UNPARSED_BYTES
         ):
             self._enqueue()

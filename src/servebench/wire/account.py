@@ -234,6 +234,9 @@ class Account:
         if tokens is not None:
             self._tokens.extend(array("i", [-1]) * (len(self._ns) - 1 - len(self._tokens)))
             self._tokens.append(tokens)
+        if delta.done:
+            # A last token may be the terminal signal too.
+            self._done_ns, self.closed = self.stamp_ns, True
         if delta.ended:
             self._ended |= delta.ended
             self._finish_ns = self.stamp_ns

@@ -205,6 +205,7 @@ ANTHROPIC_MESSAGES = Endpoint(
     body=body,
     decode_event=decode_event,
     decode_body=decode_body,
+    end_mark=b'"message_stop"',
     ending=Ending.SIGNAL,
     headers=MappingProxyType({"anthropic-version": "2023-06-01"}),
     key_header="x-api-key",

@@ -96,6 +96,7 @@ class Endpoint(NamedTuple):
     same. `decode_event` reads the data of one event, `decode_body` a whole JSON body; both raise PayloadError.
     `streams` False = there are whole results only. `lines` = events are lines of JSON, not an event stream. `headers`
     go out with every request; `key_header` is where the dialect looks for the key besides Authorization.
+    `end_mark` are bytes that the terminal event holds: a read with them is worth parsing at once.
     """
 
     name: str
@@ -107,6 +108,7 @@ class Endpoint(NamedTuple):
     streams: bool = True
     lines: bool = False
     ending: Ending = Ending.FINISH
+    end_mark: bytes = b"[DONE]"
     headers: Mapping[str, str] = MappingProxyType({})
     key_header: str | None = None
 

@@ -24,7 +24,7 @@ from servebench.wire.dialect import (
     no_answer,
     typed_decoder,
 )
-from servebench.wire.endpoint import Delta, Endpoint, ParamValue, Usage
+from servebench.wire.endpoint import Delta, Ending, Endpoint, ParamValue, Usage
 
 
 class _Function(msgspec.Struct, gc=False):
@@ -98,6 +98,7 @@ def _read(line: _Line) -> Delta:
             ended=1,
             usage=usage,
             model=line.model,
+            done=True,
             aside=aside,
         )
     return Delta(kind, text=text, seen=1, model=line.model, aside=aside)
@@ -136,5 +137,7 @@ OLLAMA_CHAT = Endpoint(
     body=body,
     decode_event=decode_event,
     decode_body=decode_body,
+    ending=Ending.SIGNAL,
+    end_mark=b'"done":true',
     lines=True,
 )

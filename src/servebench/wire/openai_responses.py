@@ -231,5 +231,6 @@ OPENAI_RESPONSES = Endpoint(
     body=body,
     decode_event=decode_event,
     decode_body=decode_body,
+    end_mark=b'"response.completed"',
     ending=Ending.SIGNAL,
 )

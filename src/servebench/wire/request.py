@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping
 
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
-_TARGET = re.compile(r"/[\x21-\x7e]*")
+_TARGET = re.compile(r"(?:http://[\x21-\x2e\x30-\x7e]+)?/[\x21-\x7e]*")
 
 
 def request_head(*, request_id: str, api_key: str | None = None, stream: bool = True) -> dict[str, str]:
@@ -26,7 +26,7 @@ def request_head(*, request_id: str, api_key: str | None = None, stream: bool = 
 def render_request(method: str, path: str, host: str, headers: Mapping[str, str], body: bytes) -> bytes:
     """Return head and body as they go over the connection; Host and Content-Length are added.
 
-    `path` is the request target in origin form, query included. Raises ValueError for a method, target, host, or header
+    `path` is the request target in origin form, or in absolute form for a proxy, query included. Raises ValueError for a method, target, host, or header
     that cannot be written without changing the meaning of the head (line ends above all); the message holds no value,
     because a value may be a key.
     """

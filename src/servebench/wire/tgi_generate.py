@@ -23,7 +23,7 @@ from servebench.wire.dialect import (
     prompt_text,
     typed_decoder,
 )
-from servebench.wire.endpoint import Delta, Endpoint, ParamValue, PayloadError, Usage
+from servebench.wire.endpoint import Delta, Ending, Endpoint, ParamValue, PayloadError, Usage
 
 
 class _Token(msgspec.Struct, gc=False):
@@ -75,6 +75,7 @@ def _read_event(event: _Event) -> Delta:
         seen=1,
         ended=int(over),
         usage=_usage(details),
+        done=over,
         tokens=None if token is None else 1,
     )
 
@@ -125,4 +126,6 @@ TGI_GENERATE = Endpoint(
     body=body,
     decode_event=decode_event,
     decode_body=decode_body,
+    ending=Ending.SIGNAL,
+    end_mark=b'"generated_text":"',
 )

@@ -15,6 +15,9 @@ from servebench.wire.outcome import End, Facts, Ruling, judge
 
 __all__ = ["End", "Timeline"]
 
+REDIRECTS = frozenset({301, 302, 307, 308})
+"""Statuses after which the same request may be sent elsewhere; 303 asks for another one."""
+
 _INT32_MAX = 2**31 - 1
 _MANY_BYTES = 4 << 20
 """Bytes after which the number of events is looked at; too many cannot be in fewer, unless a coding packs them."""
@@ -24,15 +27,17 @@ class Timeline:
     """Follow one response: `feed` every read, then `finish` once.
 
     `stream` is whether a stream was asked for; what came is told by the answer itself, and only where it tells nothing
-    is it taken for what was asked. `headers_ns` is None before the head is complete.
+    is it taken for what was asked. `headers_ns` is None before the head is complete. A read that holds `end_mark` may
+    end the answer.
     """
 
-    __slots__ = ("_account", "_body", "_http", "headers_ns", "response_bytes")
+    __slots__ = ("_account", "_body", "_http", "end_mark", "headers_ns", "response_bytes")
 
     def __init__(self, endpoint: Endpoint, *, stream: bool = True, keep_text: bool = False) -> None:
         self._http = ResponseParser()
         self._account = Account(endpoint, keep_text=keep_text)
         self._body = Body(endpoint, self._account, stream=stream)
+        self.end_mark = endpoint.end_mark
         self.headers_ns: int | None = None
         self.response_bytes = 0
 
@@ -78,6 +83,14 @@ class Timeline:
     def broken(self) -> bool:
         """Whether the bytes are no HTTP any more, so that reading on is pointless."""
         return self._http.fault is not None
+
+    @property
+    def location(self) -> str | None:
+        """Where a redirect leads, as the server wrote it; None without one."""
+        status, location = self._http.status, self._http.headers.get(b"location")
+        if location is None or status not in REDIRECTS:
+            return None
+        return location.decode("latin-1")
 
     @property
     def read_count(self) -> int:
