@@ -51,6 +51,7 @@ class Launch:
     run_name: str | None = None
     model: str | None = None
     drain_ns: int = 30 * NS_PER_S
+    tokenizer: Path | None = None
     command: tuple[str, ...] = ()
     with_key: bool = True
     local_workers: int = 0
@@ -131,8 +132,10 @@ def master_environment(
 
 
 def worker_environment(base: Mapping[str, str], launch: Launch, workload_path: Path | None) -> dict[str, str]:
-    """Return a worker's environment: the master's, with the user's key."""
+    """Return a worker's environment: the master's, with the user's key and tokenizer."""
     environment = master_environment(base, launch, workload_path, None)
+    if launch.tokenizer is not None:
+        environment["SERVEBENCH_TOKENIZER"] = str(launch.tokenizer.absolute())
     for name in KEY_VARIABLES if launch.with_key else ():
         if name in base:
             environment[name] = str(Path(base[name]).absolute()) if name.endswith("_FILE") else base[name]

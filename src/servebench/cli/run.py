@@ -1,7 +1,7 @@
 """Know the command `run`: one headless run from workload to verdict."""
 
 import sys
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,12 +26,15 @@ class QuickForm:
 
     rate: float | None = None
     duration: int | None = None
+    concurrency: int | None = None
+    requests: int | None = None
     input_tokens: int | None = None
     output_tokens: int | None = None
 
     def given(self) -> list[str]:
         """Return the names of the options that were given."""
         values = {"--rate": self.rate, "--duration": self.duration}
+        values |= {"--concurrency": self.concurrency, "--requests": self.requests}
         values |= {"--input-tokens": self.input_tokens, "--output-tokens": self.output_tokens}
         return [name for name, value in values.items() if value is not None]
 
@@ -57,9 +60,17 @@ class Nodes:
 @click.argument("workload", type=click.Path(path_type=Path), required=False)
 @option("--url", group="Target", required=True, envvar="SERVEBENCH_URL", help="Address of the service, http or https.")
 @option("--model", group="Target", help="Model to ask for; default: the workload's, else the only one served.")
+@option(
+    "--tokenizer",
+    group="Target",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="Count answers by this tokenizer.json too; default: only where the server does not count.",
+)
 @option("--no-preflight", group="Target", is_flag=True, help="Do not ask the service for its models first.")
 @option("--rate", group="Without a workload file", type=click.FloatRange(0, min_open=True), help="Requests per second.")
 @option("--duration", group="Without a workload file", type=Duration(), help="How long, e.g. 60s.")
+@option("--concurrency", group="Without a workload file", type=click.IntRange(1), help="Users who wait for answers.")
+@option("--requests", group="Without a workload file", type=click.IntRange(1), help="Requests of these users in all.")
 @option("--input-tokens", group="Without a workload file", type=click.IntRange(1), help="Length of each prompt.")
 @option("--output-tokens", group="Without a workload file", type=click.IntRange(1), help="Limit of each answer.")
 @option("--seed", group="Load", type=click.IntRange(0), help="Another seed than the workload's.")
@@ -83,7 +94,7 @@ def run(ctx: click.Context, /, **options: Any) -> int:  # noqa: ANN401 - click h
     """
     url: str = options["url"]
     parse_address(url)
-    quick = QuickForm(**{name: options[name] for name in ("rate", "duration", "input_tokens", "output_tokens")})
+    quick = QuickForm(**{field.name: options[field.name] for field in fields(QuickForm)})
     workload = chosen_workload(options["workload"], quick, seed=options["seed"])
     model = options["model"] or workload.target.model
     if not options["no_preflight"]:
@@ -91,7 +102,11 @@ def run(ctx: click.Context, /, **options: Any) -> int:  # noqa: ANN401 - click h
     nodes = Nodes(workers=options["workers"], expect=options["expect_workers"], bind=options["bind"])
     launch = launch_of(workload, url, nodes, out=options["out"], model=model)
     launch = replace(
-        launch, run_name=options["run_name"], drain_ns=options["drain"], locust_flags=passed_locust_flags(ctx)
+        launch,
+        run_name=options["run_name"],
+        drain_ns=options["drain"],
+        tokenizer=options["tokenizer"],
+        locust_flags=passed_locust_flags(ctx),
     )
     wanted = Wanted(
         quiet=options["quiet"],
@@ -126,13 +141,15 @@ def chosen_workload(path: Path | None, quick: QuickForm, *, seed: int | None) ->
         raise InputError(msg)
     if path is not None:
         workload = load_workload(path)
-    elif quick.rate is None or quick.duration is None:
+    elif quick.concurrency is None and quick.requests is None and (quick.rate is None or quick.duration is None):
         msg = "neither a workload file nor --rate and --duration were given.\n  try: --rate 2 --duration 30s"
         raise InputError(msg)
     else:
         workload = quick_workload(
             rate_per_s=quick.rate,
             duration_ns=quick.duration,
+            concurrency=quick.concurrency,
+            requests=quick.requests,
             input_tokens=quick.input_tokens,
             output_tokens=quick.output_tokens,
         )
