@@ -19,6 +19,7 @@ from servebench.core.outcomes import ExitCode
 
 COMMANDS: dict[str, str] = {
     "demo": "servebench.cli.demo:demo",
+    "check": "servebench.cli.check:check",
     "run": "servebench.cli.run:run",
     "ui": "servebench.cli.ui:ui",
     "plan": "servebench.cli.plan:plan",

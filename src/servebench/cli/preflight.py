@@ -152,8 +152,8 @@ def _ask_within_limit(address: Address, key: str | None) -> Reply:
 def _ask(address: Address, key: str | None) -> Reply:
     connection = http.client.HTTPConnection(address.host, address.port)
     try:
-        connection.sock = _connect(address)
-        connection.request("GET", address.endpoint(_MODELS), headers=_headers(address, key))
+        connection.sock = connect(address)
+        connection.request("GET", address.endpoint(_MODELS), headers=request_headers(address, key))
         response = connection.getresponse()
         return Reply(status=response.status, location=response.getheader("location"), body=response.read(_BODY_LIMIT))
     except ssl.SSLCertVerificationError as error:
@@ -172,7 +172,7 @@ def _ask(address: Address, key: str | None) -> Reply:
         connection.close()
 
 
-def _connect(address: Address) -> socket.socket:
+def connect(address: Address) -> socket.socket:
     """Return a connected socket, with TLS where the scheme wants it; tries every address of the host."""
     deadline = time.monotonic() + CONNECT_LIMIT_S
     failure: OSError = TimeoutError()
@@ -212,7 +212,8 @@ def _connect_message(address: Address, failure: OSError) -> str:
     return f"cannot connect to {address.place}: {failure.strerror or failure}."
 
 
-def _headers(address: Address, key: str | None) -> dict[str, str]:
+def request_headers(address: Address, key: str | None) -> dict[str, str]:
+    """Return the headers of a GET; the key goes before the address's own name and password."""
     authorization = f"Bearer {key}" if key is not None else address.basic
     return {
         "Accept": "application/json",

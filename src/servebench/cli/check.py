@@ -1,0 +1,137 @@
+"""Know the command `check`: what a service is and does, told before any load, by at most five small requests."""
+
+import http
+import json
+import os
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict
+
+import click
+
+from servebench.cli.address import Address, parse_address
+from servebench.cli.base import command, option
+from servebench.cli.findings import Facts, Finding, Metrics, findings, plain, summary, table, target_block
+from servebench.cli.finish import next_command
+from servebench.cli.preflight import Reply, judge, read_key
+from servebench.cli.probe import Page, Prober
+from servebench.cli.recognise import NATIVE_ENDPOINT, listed_models, ollama_models, server_name
+from servebench.core.outcomes import ExitCode
+from servebench.telemetry.exposition import read_page
+from servebench.telemetry.reading import canonical, missing_text
+from servebench.wire.endpoints import ENDPOINTS
+
+MODELS_PATH = "/v1/models"
+
+
+@command(
+    "check",
+    "Say what a service can do, before any load.",
+    examples=("check http://127.0.0.1:8000", "check http://127.0.0.1:8000 --model llama-3.1-8b --json"),
+)
+@click.argument("url")
+@option("--model", help="Model to ask for; default: the first one served.")
+@option(
+    "--endpoint", type=click.Choice(sorted(ENDPOINTS)), help="How to ask; default: what the service is found to be."
+)
+@option("--json", "as_json", is_flag=True, help="Print the findings as JSON.")
+def check(*, url: str, model: str | None, endpoint: str | None, as_json: bool) -> int:
+    """Ask a service at most five small requests and say what a run would meet.
+
+    Reachable, models, streams, tokens per chunk, cached tokens, usage, keep-alive, metrics, clock; then the target line
+    for a workload file. The key comes from SERVEBENCH_API_KEY or SERVEBENCH_API_KEY_FILE. Exit code 2 when something
+    failed that a run needs.
+    """
+    facts = gather(parse_address(url), read_key(os.environ), model=model, endpoint=endpoint)
+    lines = findings(facts)
+    failed = any(line.state == "failed" for line in lines)
+    if as_json:
+        click.echo(_as_json(facts, lines))
+        return ExitCode.BAD_INPUT if failed else ExitCode.OK
+    encoding = (getattr(sys.stdout, "encoding", None) or "ascii").lower()
+    for line in table(lines, unicode=encoding.startswith("utf")):
+        click.echo(line)
+    if failed:
+        click.echo(summary(lines))
+        return ExitCode.BAD_INPUT
+    click.echo(f"{summary(lines)} For the workload:\n  {target_block(facts)}")
+    named = ("--model", facts.model) if facts.model is not None else ()
+    shown = parse_address(url).shown
+    if facts.endpoint == "openai-chat":
+        click.echo(f"Next: {next_command('run', '--url', shown, *named, '--rate', '2', '--duration', '30s')}")
+    return ExitCode.OK
+
+
+def gather(address: Address, key: str | None, *, model: str | None, endpoint: str | None) -> Facts:
+    """Return what the service shows of itself.
+
+    Raises InputError when it cannot be reached or wants a key.
+    """
+    prober = Prober(address=address, key=key)
+    try:
+        return _gather(prober, model=model, endpoint=endpoint)
+    finally:
+        prober.close()
+
+
+def _gather(prober: Prober, *, model: str | None, endpoint: str | None) -> Facts:
+    listed = prober.first(MODELS_PATH)
+    models, owners = listed_models(listed.json()) if listed.status == http.HTTPStatus.OK else ((), ())
+    wanted = model or (models[0].name if models else None)
+    reply = Reply(status=listed.status, location=listed.headers.get("location"), body=listed.body)
+    judge(prober.address, reply, model=wanted, has_key=prober.key is not None)
+    metrics = metrics_of(prober.get("/metrics"), prober.address)
+    server = server_name(headers=listed.headers, owners=owners, dialect=metrics.dialect if metrics else None)
+    name = "openai-chat" if models else NATIVE_ENDPOINT.get(server or "", "openai-chat")
+    if not models and server is None:
+        tags = prober.get("/api/tags")
+        models = ollama_models(tags.json()) if tags is not None and tags.status == http.HTTPStatus.OK else ()
+        server, name = ("Ollama", "ollama-chat") if models else _kserve(prober)
+        wanted = model or (models[0].name if models else None)
+    name = endpoint or name
+    streamed = prober.stream(ENDPOINTS[name].at(wanted, stream=ENDPOINTS[name].streams), wanted)
+    return Facts(
+        place=prober.address.place,
+        http_version=prober.http_version,
+        connect_ms=prober.connect_ms,
+        server=server,
+        models=models,
+        model=wanted,
+        endpoint=name,
+        answer=streamed.answer,
+        reused=prober.still_open(MODELS_PATH) if streamed.kept_alive else False,
+        metrics=metrics,
+        clock_offset_s=listed.clock_offset_s,
+    )
+
+
+def metrics_of(page: Page | None, address: Address) -> Metrics | None:
+    """Return what a metric page holds; None when it is none."""
+    if page is None or page.status != http.HTTPStatus.OK:
+        return None
+    read = read_page(page.body.decode("utf-8", "replace"))
+    if not read.samples:
+        return None
+    reading = canonical(read)
+    return Metrics(
+        place=f"{address.place}/metrics",
+        dialect=reading.dialect,
+        numbers=len(read.samples),
+        missing=missing_text(reading.missing, read),
+    )
+
+
+def _kserve(prober: Prober) -> tuple[str | None, str]:
+    """Return server and endpoint of one that speaks the KServe protocol, else of one that tells nothing."""
+    page = prober.get("/v2")
+    said = page.json() if page is not None and page.status == http.HTTPStatus.OK else None
+    name = said.get("name") if isinstance(said, dict) else None
+    if not isinstance(name, str):
+        return None, "openai-chat"
+    return ("Triton", "triton-generate") if "triton" in name.lower() else (plain(name), "kserve-v2")
+
+
+def _as_json(facts: Facts, lines: Sequence[Finding]) -> str:
+    target = {"endpoint": facts.endpoint, "model": facts.model}
+    whole = {"server": facts.server, "target": target, "findings": [asdict(line) for line in lines]}
+    return json.dumps(whole, ensure_ascii=False, indent=2)

@@ -1,0 +1,73 @@
+"""Know which server answers, by what it says: owner of its models, headers, names of its metrics, its own paths."""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+_OWNERS = {
+    "vllm": "vLLM",
+    "sglang": "SGLang",
+    "llamacpp": "llama.cpp",
+    "nvidia": "Dynamo",
+    "library": "Ollama",
+    "servebench": "servebench sim",
+}
+_DIALECTS = {
+    "servebench-sim": "servebench sim",
+    "dynamo": "Dynamo",
+    "vllm": "vLLM",
+    "sglang": "SGLang",
+    "tgi": "TGI",
+    "llama.cpp": "llama.cpp",
+    "triton": "Triton",
+}
+NATIVE_ENDPOINT = {"TGI": "tgi-generate", "Triton": "triton-generate", "Ollama": "ollama-chat"}
+"""Endpoint of servers that were recognised and have no OpenAI path."""
+
+
+class Model(NamedTuple):
+    """A served model; `context` in tokens, None where the server does not say."""
+
+    name: str
+    context: int | None
+
+
+def server_name(*, headers: Mapping[str, str], owners: tuple[str, ...], dialect: str | None) -> str | None:
+    """Return the server's name for people; None when nothing tells.
+
+    A gateway is named before the engine behind it.
+    """
+    if any(name.startswith("x-litellm") for name in headers):
+        return "LiteLLM"
+    if dialect in _DIALECTS:
+        return _DIALECTS[dialect]
+    if headers.get("server", "").lower() == "llama.cpp":
+        return "llama.cpp"
+    return next((_OWNERS[owner] for owner in owners if owner in _OWNERS), None)
+
+
+def listed_models(page: Any) -> tuple[tuple[Model, ...], tuple[str, ...]]:  # noqa: ANN401 - whatever a server sends
+    """Return the models of an OpenAI list and who owns them; none when it is no such list."""
+    rows = page.get("data") if isinstance(page, dict) else None
+    if not isinstance(rows, list):
+        return (), ()
+    found = [row for row in rows if isinstance(row, dict) and isinstance(row.get("id"), str)]
+    models = tuple(Model(row["id"], _context(row)) for row in found)
+    owners = tuple(owner.lower() for row in found if isinstance(owner := row.get("owned_by"), str))
+    return models, owners
+
+
+def ollama_models(page: Any) -> tuple[Model, ...]:  # noqa: ANN401 - whatever a server sends
+    """Return the models of Ollama's /api/tags; none when it is no such list."""
+    rows = page.get("models") if isinstance(page, dict) else None
+    names = [row.get("name") for row in rows if isinstance(row, dict)] if isinstance(rows, list) else []
+    return tuple(Model(name, None) for name in names if isinstance(name, str))
+
+
+def _context(row: Mapping[str, Any]) -> int | None:
+    meta = row.get("meta")
+    places = (
+        row.get("max_model_len"),
+        row.get("context_window"),
+        meta.get("n_ctx") if isinstance(meta, dict) else None,
+    )
+    return next((value for value in places if isinstance(value, int) and value > 0), None)
