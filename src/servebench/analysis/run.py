@@ -12,6 +12,7 @@ import pandas as pd
 
 from servebench.analysis.curve import CurvePoint
 from servebench.analysis.digest import Digest, Examined, examine
+from servebench.analysis.findings import Findings
 from servebench.analysis.frames import chunks_frame, curve_frame, requests_frame, table_frame
 from servebench.analysis.numbers import count
 from servebench.analysis.tables import percentile_table
@@ -88,6 +89,11 @@ class Run:
     def points(self) -> tuple[CurvePoint, ...]:
         """The levels behind `curve()`."""
         return self.digest.curve
+
+    @property
+    def findings(self) -> Findings:
+        """What the run shows over time and load: saturation, recovery, drift, stalls, load as planned and as sent."""
+        return self.digest.findings
 
     def _card(self) -> list[tuple[str, str]]:
         counts = self.digest.counts

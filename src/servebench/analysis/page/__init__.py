@@ -64,7 +64,7 @@ def _groups(plots: Sequence[Plot]) -> tuple[PlotGroup, ...]:
     groups = (
         under(
             "Under load",
-            ("throughput", "ttft-load", "tpot-load", "e2e-load"),
+            ("throughput", "ttft-load", "tpot-load", "e2e-load", "tokens-concurrency"),
             "One point per measured load level, a marker shape per phase; no point where samples are too few.",
         ),
         under("Over the run", ("rates", "latency", "tokens", "in-flight")),

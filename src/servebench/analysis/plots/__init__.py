@@ -8,6 +8,7 @@ from servebench.analysis.plots.figure import Plot, Shading
 from servebench.analysis.plots.overtime import LATENCY_BINS, client_plots, time_plots
 from servebench.analysis.plots.spread import distributions
 from servebench.analysis.plots.underload import load_plots
+from servebench.analysis.saturation import Saturation
 from servebench.analysis.source import RunData
 from servebench.analysis.timeline import timeline
 from servebench.analysis.windows import phase_windows
@@ -15,13 +16,15 @@ from servebench.analysis.windows import phase_windows
 __all__ = ["Plot", "run_plots"]
 
 
-def run_plots(run: RunData, points: Sequence[CurvePoint], results: Sequence[Result]) -> tuple[Plot, ...]:
+def run_plots(
+    run: RunData, points: Sequence[CurvePoint], results: Sequence[Result], found: Sequence[Saturation] = ()
+) -> tuple[Plot, ...]:
     """Return the figures of a run in order of the report."""
     series, coarse = timeline(run), timeline(run, LATENCY_BINS)
     end_s = float(series.start_s[-1] + series.bin_s)
     shading = Shading(phase_windows(run), end_s)
     return (
-        *load_plots(points, results),
+        *load_plots(points, results, found),
         *time_plots(run, series, coarse, shading),
         *distributions(run),
         *client_plots(run.health, shading),

@@ -7,21 +7,25 @@ import plotly.graph_objects as go
 
 from servebench.analysis import palette
 from servebench.analysis.curve import CURVE_QUANTILES, CurvePoint
-from servebench.analysis.numbers import count, significant
+from servebench.analysis.numbers import bounds, count, significant
 from servebench.analysis.objectives import Result
 from servebench.analysis.plots.figure import HEAD_ROOM, Plot, PlotData, figure, line
+from servebench.analysis.saturation import Saturation
 from servebench.metrics import METRIC_BY_NAME
 
 
-def load_plots(points: Sequence[CurvePoint], results: Sequence[Result]) -> tuple[Plot, ...]:
+def load_plots(
+    points: Sequence[CurvePoint], results: Sequence[Result], found: Sequence[Saturation]
+) -> tuple[Plot, ...]:
     """Return throughput and latency against offered load; none without a measured level."""
     if not points:
         return ()
     limits = {result.metric.name: result for result in results if result.quantile is not None}
     return (
-        _throughput(points),
+        _throughput(points, found),
         *(_latency_under_load(name, points, limits.get(name)) for name in ("ttft", "tpot")),
         _latency_under_load("e2e", points, limits.get("e2e")),
+        _tokens_by_concurrency(points),
     )
 
 
@@ -34,7 +38,7 @@ def _tracks(points: Sequence[CurvePoint]) -> list[tuple[str, list[CurvePoint]]]:
     ]
 
 
-def _throughput(points: Sequence[CurvePoint]) -> Plot:
+def _throughput(points: Sequence[CurvePoint], found: Sequence[Saturation]) -> Plot:
     top = max(max(point.level.offered_per_s, point.achieved_per_s) for point in points)
     drawn = figure("offered (requests per second)", "answered ok (requests per second)", top)
     drawn.update_xaxes(range=[0, top * HEAD_ROOM])
@@ -55,8 +59,11 @@ def _throughput(points: Sequence[CurvePoint]) -> Plot:
                 hovertemplate="offered %{x:.3g}/s<br>answered %{y:.3g}/s<br>%{text}",
             )
         )
+    for one in found:
+        _mark_plateau(drawn, one)
     best = max(point.achieved_per_s for point in points)
     summary = f"Answered against offered per second at {len(points)} load levels; at most {significant(best)} answered."
+    summary = " ".join((summary, *(one.sentence for one in found)))
     data = PlotData(
         ("phase", "offered /s", "answered /s", "ok", "failed"),
         tuple(
@@ -66,6 +73,53 @@ def _throughput(points: Sequence[CurvePoint]) -> Plot:
         ),
     )
     return Plot(name="throughput", title="Throughput under load", summary=summary, figure=drawn, data=data)
+
+
+def _mark_plateau(drawn: go.Figure, found: Saturation) -> None:
+    """Draw the rate at which a service saturates, with its interval as a band."""
+    if found.plateau is None or found.lo is None or found.hi is None:
+        return
+    drawn.add_hrect(y0=found.lo, y1=found.hi, fillcolor=palette.FAILED, opacity=0.12, line_width=0, layer="below")
+    drawn.add_hline(y=found.plateau, line={"color": palette.FAILED, "dash": "dash", "width": 1.5})
+    drawn.add_annotation(
+        x=0,
+        xref="paper",
+        xanchor="left",
+        y=found.hi,
+        yanchor="bottom",
+        text=f"saturates at {significant(found.plateau)} {bounds(found.lo, found.hi)}",
+        showarrow=False,
+    )
+
+
+def _tokens_by_concurrency(points: Sequence[CurvePoint]) -> Plot:
+    top = max(point.output_tokens_per_s for point in points)
+    drawn = figure("requests in flight, mean", "output tokens per second", top)
+    drawn.update_layout(hovermode="closest")
+    for index, (name, track) in enumerate(_tracks(points)):
+        ordered = sorted(track, key=lambda point: point.in_flight_mean)
+        drawn.add_trace(
+            go.Scatter(
+                x=[round(point.in_flight_mean, 3) for point in ordered],
+                y=[round(point.output_tokens_per_s, 2) for point in ordered],
+                name=escape(name),
+                mode="lines+markers",
+                line={"color": palette.CYCLE[index % len(palette.CYCLE)], "width": 2},
+                marker={"symbol": palette.SYMBOLS[index % len(palette.SYMBOLS)], "size": 9},
+            )
+        )
+    rows = tuple(
+        (name, significant(point.in_flight_mean), significant(point.output_tokens_per_s))
+        for name, track in _tracks(points)
+        for point in track
+    )
+    return Plot(
+        name="tokens-concurrency",
+        title="Output by concurrency",
+        summary=f"Output tokens per second against requests in flight; at most {significant(top)}.",
+        figure=drawn,
+        data=PlotData(("phase", "in flight", "output tok/s"), rows),
+    )
 
 
 def _latency_under_load(metric: str, points: Sequence[CurvePoint], limit: Result | None) -> Plot:
