@@ -32,7 +32,10 @@ MODELS_PATH = "/v1/models"
 @click.argument("url")
 @option("--model", help="Model to ask for; default: the first one served.")
 @option(
-    "--endpoint", type=click.Choice(sorted(ENDPOINTS)), help="How to ask; default: what the service is found to be."
+    "--endpoint",
+    type=click.Choice(sorted(ENDPOINTS)),
+    metavar="NAME",
+    help="How to ask: openai-chat, tgi-generate, …; default: what the service is found to be.",
 )
 @option("--json", "as_json", is_flag=True, help="Print the findings as JSON.")
 def check(*, url: str, model: str | None, endpoint: str | None, as_json: bool) -> int:
