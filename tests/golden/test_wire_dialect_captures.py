@@ -45,7 +45,7 @@ class Seen(NamedTuple):
     """What an answer holds. `counts`: input, output, cached and reasoning tokens by usage; None = it has none."""
 
     kinds: str
-    text: str
+    text: str | None
     finish: str | None
     counts: tuple[int | None, int | None, int | None, int | None] | None
     model: str | None
@@ -112,7 +112,7 @@ OK = {
         "smollm2",
     ),
     "llamacpp/responses_nostream": Seen("", "I'd like you to try", "completed", (34, 6, 33, None), "smollm2"),
-    "llamacpp/embeddings": Seen("", "", None, (1, None, None, None), "smollm2"),
+    "llamacpp/embeddings": Seen("", None, None, (1, None, None, None), "smollm2"),
     "handmade/tgi_length": Seen("content content content", "Deep learning is", "length", (7, 3, None, None), None),
     "handmade/tgi_eos": Seen("content other finish", "Yes", "eos_token", (2, 3, None, None), None),
     "handmade/tgi_no_details": Seen("content content", "Yes sir", None, None, None),
@@ -124,7 +124,7 @@ OK = {
     "triton/generate_stream": Seen(
         "content content content content content", "tok0 tok1 tok2 tok3 tok4 ", None, None, "toy"
     ),
-    "handmade/kserve_numbers": Seen("", "", None, NO_COUNTS, "iris"),
+    "handmade/kserve_numbers": Seen("", None, None, NO_COUNTS, "iris"),
     "handmade/kserve_tensors": Seen("content", "ab", None, None, "toy"),
     "mlserver/infer": Seen("", "HI", None, NO_COUNTS, "toy"),
     "mlserver/infer_stream": Seen("content content content content", "tok0 tok1 tok2 tok3 ", None, None, "toy"),
@@ -140,8 +140,8 @@ OK = {
     ),
     "handmade/ollama_length_no_newline": Seen("content content", "The sky", "length", (26, 2, None, None), "demo:8b"),
     "handmade/ollama_whole": Seen("", "The sky", "stop", (26, 298, None, None), "demo:8b", ("Hm",)),
-    "handmade/embeddings": Seen("", "", None, (8, None, None, None), "embed-1"),
-    "handmade/embeddings_base64": Seen("", "", None, (2, None, None, None), "embed-1"),
+    "handmade/embeddings": Seen("", None, None, (8, None, None, None), "embed-1"),
+    "handmade/embeddings_base64": Seen("", None, None, (2, None, None, None), "embed-1"),
 }
 
 

@@ -26,7 +26,7 @@ ANSWERS = {
     "triton-generate": ("triton/generate_stream", "tok0 tok1 tok2 tok3 tok4 "),
     "kserve-v2": ("mlserver/infer_stream", "tok0 tok1 tok2 tok3 "),
     "ollama-chat": ("handmade/ollama_text", "The sky"),
-    "openai-embeddings": ("handmade/embeddings", ""),
+    "openai-embeddings": ("handmade/embeddings", None),
 }
 
 

@@ -72,8 +72,9 @@ class Answer:
     """What a response said, as the wire understood it.
 
     `end_ns` is the read that holds the terminal event, else the end of the body or the moment of giving up.
-    `chunks` is None when no response head arrived. `text` is the answer text of choice 0 where it was kept, `asides`
-    what else was generated: reasoning, tool calls, refusals and other choices, one text for each choice and kind.
+    `chunks` is None when no response head arrived. `text` is the answer text of choice 0, None where it was not kept or
+    the answer is no text (vectors); `asides` is what else was generated: reasoning, tool calls, refusals and other
+    choices, one text for each choice and kind.
     """
 
     outcome: Outcome

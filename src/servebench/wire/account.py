@@ -169,6 +169,9 @@ class Account:
         self._seen, self._ended = delta.seen, delta.ended
         self._whole_evidence = delta.kind <= _LAST_TOKEN_CODE
         self._done_ns = self.stamp_ns
+        if delta.kind == _OTHER:
+            # Vectors and numbers are no empty text.
+            self._keep_text = False
         if delta.text:
             self._text.append(delta.text)
         if delta.aside:
@@ -200,7 +203,7 @@ class Account:
         )
 
     def text(self) -> str | None:
-        """Return the answer text of choice 0, None where it was not kept, or not all of it."""
+        """Return the answer text of choice 0, None where it was not kept, or not all of it, or none can be."""
         return "".join(self._text) if self._keep_text and self._room > 0 else None
 
     def asides(self) -> tuple[str, ...]:

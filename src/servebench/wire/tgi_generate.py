@@ -94,7 +94,7 @@ def _read_whole(answer: _Event) -> Delta:
         return NOTHING
     details = answer.details
     finish = None if details is None else details.finish_reason
-    kind = CONTENT if answer.generated_text else OTHER
+    kind = CONTENT if answer.generated_text else FINISH
     return Delta(kind, text=answer.generated_text or None, finish=finish, seen=1, ended=1, usage=_usage(details))
 
 
