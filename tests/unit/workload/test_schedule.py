@@ -14,7 +14,7 @@ from servebench.workload.model import Lengths, TraceSlice, Workload
 from servebench.workload.schedule import plan
 from servebench.workload.traces import read_trace
 
-DEMO_HASH = "3b998c701ebfc7f911849a5c39aae9dcd64fe641742d41b94877f6193543a390"
+DEMO_HASH = "9b2f4ccda6b9ad30c4b8775eea634a83dea98ef9ea26ed5bff87dc9fc7d6971e"
 """Frozen: a change means that a workload and seed no longer give the load they gave, and needs a line in CHANGELOG."""
 
 
@@ -74,7 +74,7 @@ def test_a_replayed_phase_has_the_times_and_lengths_of_its_rows(demo: Workload) 
     assert replayed.sum() == rows.sum() == schedule.phases[0].planned
     assert (schedule.intended_ns[replayed] == (trace.offset_ns[rows] - 140 * NS_PER_S) * 2 // 3).all()
     assert (schedule.input_tokens[replayed] == np.minimum(trace.input_tokens[rows], 1024)).all()
-    assert (schedule.max_tokens[replayed] == np.minimum(trace.output_tokens[rows], 96)).all()
+    assert (schedule.max_tokens[replayed] == np.minimum(trace.output_tokens[rows], 48)).all()
 
 
 def test_a_row_just_before_the_end_stays_inside_a_phase_played_fast(tmp_path: Path) -> None:
@@ -98,7 +98,7 @@ def test_what_the_caps_clip_is_counted(demo: Workload) -> None:
     whole = plan(with_lengths(demo, input_tokens=Lengths(kind="trace"), output_tokens=Lengths(kind="trace")))
     notes = plan(demo).notes
     assert notes["clipped_input"] == (whole.input_tokens > 1024).sum()
-    assert notes["clipped_output"] == (whole.max_tokens > 96).sum()
+    assert notes["clipped_output"] == (whole.max_tokens > 48).sum()
     assert whole.notes == {}
 
 
@@ -175,8 +175,8 @@ load: {kind: open, phases: [{name: a, shape: steady, rate_per_s: 9, duration: 9s
 def test_steps_carry_their_level_and_its_window(demo: Workload) -> None:
     schedule = plan(demo)
     steps = schedule.phases[1].steps
-    assert [(step.index, step.rate_per_s) for step in steps] == [(0, 5.0), (1, 10.0), (2, 15.0), (3, 20.0)]
-    assert [step.start_ns // NS_PER_S for step in steps] == [30, 33, 36, 39]
+    assert [(step.index, step.rate_per_s) for step in steps] == [(0, 6.0), (1, 12.0), (2, 18.0), (3, 24.0)]
+    assert [step.start_ns // NS_PER_S for step in steps] == [30, 34, 38, 42]
     for step in steps:
         inside = (schedule.intended_ns >= step.start_ns) & (schedule.intended_ns < step.end_ns)
         assert (schedule.step[inside] == step.index).all()
