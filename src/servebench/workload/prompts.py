@@ -41,7 +41,7 @@ class PromptSet:
         self, pile: "Pile", filler: Filler, *, blocks: BlockTexts | None = None, shared_share: float = 0.0
     ) -> None:
         """Hold what was read; `blocks` are the prompts of a trace, in place of those of the pile."""
-        self._blob, self._offsets = bytes(pile.blob), pile.offsets
+        self._blob, self._offsets = pile.blob, pile.offsets
         # Estimated when asked for: a million prompts are loaded in the time that reading them takes.
         self._weights = array("d", [math.nan]) * len(pile)
         self._filler, self._blocks, self._shared_share = filler, blocks, shared_share
@@ -49,8 +49,10 @@ class PromptSet:
         self._salt = ""
         self.skipped = dict(pile.skipped)
         self.replies = None if pile.replies is None else np.array(pile.replies, dtype=np.int32)
-        starts = [*pile.starts, len(pile)] if blocks is None else range(len(blocks) + 1)
-        self.starts: npt.NDArray[np.int64] = np.array(starts, dtype=np.int64)
+        begins = np.array(pile.starts, dtype=np.int64)
+        self.starts: npt.NDArray[np.int64] = np.append(begins, len(pile))
+        if blocks is not None:
+            self.starts = np.arange(len(blocks) + 1, dtype=np.int64)
 
     @classmethod
     def of(cls, texts: Iterable[str], filler: str, starts: Iterable[int] | None = None) -> "PromptSet":
@@ -94,7 +96,9 @@ class PromptSet:
         """Digest of all prompts in order; equal on two machines that will send the same texts."""
         if self._blocks is not None:
             return self._blocks.sha256
-        return hashlib.sha256(self._blob + self._offsets.tobytes()).hexdigest()
+        digest = hashlib.sha256(self._blob)
+        digest.update(self._offsets.tobytes())
+        return digest.hexdigest()
 
     def salt(self, run_id: str) -> None:
         """Put a text made from the run's id before every prompt from now on."""

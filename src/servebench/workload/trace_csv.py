@@ -67,7 +67,7 @@ def read_csv(stream: BinaryIO, source: str, layout: Layout, large_bytes: int = L
     found = _columns(stream.readline().decode(errors="replace").removeprefix("\ufeff"), source, layout)
     body = stream.read(large_bytes + 1)
     if len(body) > large_bytes:
-        body += stream.read()
+        body = b"".join((body, stream.read()))
         from servebench.workload.trace_arrow import read_large
 
         rows = read_large(body, layout, found)
