@@ -9,6 +9,7 @@ from servebench.core.units import NS_PER_S
 from servebench.loadgen.engine_pages import PlacesToAsk
 from servebench.loadgen.engine_scrape import EngineScrape
 from servebench.loadgen.journal import Journal
+from servebench.loadgen.live_board import LiveBoard
 from servebench.loadgen.messages import Status
 from servebench.loadgen.progress import LiveView, ProgressPipe
 from servebench.loadgen.runbook import Runbook
@@ -27,9 +28,10 @@ class Chronicle:
     runbook: Runbook
     journal: Journal
     pipe: ProgressPipe
+    board: LiveBoard | None = None
     scrape: EngineScrape | None = None
     epoch_monotonic_ns: int | None = None
-    _view: LiveView = field(default_factory=LiveView)
+    view: LiveView = field(default_factory=LiveView)
     _phase: str | None = None
     _last_line_ns: int = 0
 
@@ -50,12 +52,14 @@ class Chronicle:
     ) -> None:
         """Write an event; `aloud` = also to whoever watches the run."""
         self.journal.add(kind, text, t_ns=t_ns, worker=worker, data=data)
+        if self.board is not None:
+            self.board.event(kind, text, t_ns)
         if aloud:
             self.pipe.event(kind, text)
 
     def take(self, status: Status) -> None:
         """Add a worker's figures to the live view."""
-        self._view.take(status)
+        self.view.take(status)
 
     def note_phase(self, t_ns: int) -> None:
         """Tell when a new phase has begun."""
@@ -64,6 +68,8 @@ class Chronicle:
             self._phase = phase.name
             self.journal.add("phase", f"{phase.name} began", t_ns=phase.start_ns, phase=phase.name)
             self.pipe.event("phase", f"{phase.name} began")
+            if self.board is not None:
+                self.board.event("phase", f"{phase.name} began", phase.start_ns)
 
     def line(self, state: str, t_ns: int, workers: int, *, now: bool = False) -> None:
         """Send a status line, at most one a second unless `now`."""
@@ -71,20 +77,21 @@ class Chronicle:
         if not now and now_ns - self._last_line_ns < NS_PER_S:
             return
         self._last_line_ns = now_ns
-        self.pipe.send(
-            {
-                "kind": "status",
-                "state": state,
-                "run_id": self.run_id,
-                "folder": str(self.folder),
-                "t_s": max(0, t_ns) / NS_PER_S,
-                "duration_s": self.duration_ns / NS_PER_S if self.duration_ns is not None else None,
-                "workers": workers,
-                **self.runbook.progress(t_ns),
-                **self._view.tick(now_ns / NS_PER_S),
-                "server": self.scrape.figures() if self.scrape is not None else None,
-            }
-        )
+        line = {
+            "kind": "status",
+            "state": state,
+            "run_id": self.run_id,
+            "folder": str(self.folder),
+            "t_s": max(0, t_ns) / NS_PER_S,
+            "duration_s": self.duration_ns / NS_PER_S if self.duration_ns is not None else None,
+            "workers": workers,
+            **self.runbook.progress(t_ns),
+            **self.view.tick(now_ns / NS_PER_S),
+            "server": self.scrape.figures() if self.scrape is not None else None,
+        }
+        self.pipe.send(line)
+        if self.board is not None:
+            self.board.take(line, self.view.whole)
 
     def ask_engines(self, places: PlacesToAsk) -> None:
         """Name the pages to keep from the moment the run is armed."""

@@ -24,9 +24,12 @@ class LiveCounters:
         self.last_end_monotonic_ns: int | None = None
         self.input_tokens = 0
         self.output_tokens = 0
+        self.cached_tokens = 0
+        self.cacheable_tokens = 0
         self.outcomes: Counter[str] = Counter()
         self.error_classes: Counter[str] = Counter()
-        self.ttft, self.tpot, self.chunk_gap, self.dispatch_lag = Sketch(), Sketch(), Sketch(), Sketch()
+        self.ttft, self.tpot, self.chunk_gap, self.e2e = Sketch(), Sketch(), Sketch(), Sketch()
+        self.dispatch_lag = Sketch()
 
     def began(self, *, late: bool, measured: bool, now_ns: int) -> None:
         """Note that a request was handed over at a time of the run clock."""
@@ -45,6 +48,11 @@ class LiveCounters:
         self.sent += record.stamps.sent_ns is not None
         self.input_tokens += answer.input_tokens or 0
         self.output_tokens += answer.output_tokens or 0
+        if answer.cached_tokens is not None:
+            self.cached_tokens += answer.cached_tokens
+            self.cacheable_tokens += answer.input_tokens or 0
+        if answer.outcome is Outcome.OK and record.stamps.sent_ns is not None:
+            self.e2e.add(answer.end_ns - record.stamps.sent_ns)
         if answer.outcome is Outcome.OK and answer.chunks is not None and record.stamps.sent_ns is not None:
             self._time(answer.chunks, record.stamps.sent_ns, answer.output_tokens)
 
@@ -70,4 +78,6 @@ class LiveCounters:
             error_classes=dict(self.error_classes),
             output_tokens=self.output_tokens,
             input_tokens=self.input_tokens,
+            cached_tokens=self.cached_tokens,
+            cacheable_tokens=self.cacheable_tokens,
         )

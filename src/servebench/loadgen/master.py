@@ -23,6 +23,7 @@ from servebench.loadgen.coordinator import Coordinator, Order
 from servebench.loadgen.engine_pages import places_to_ask
 from servebench.loadgen.interactive import interactive_workload
 from servebench.loadgen.journal import Journal
+from servebench.loadgen.live_board import LiveBoard
 from servebench.loadgen.messages import (
     Alive,
     ClockPing,
@@ -61,6 +62,7 @@ class MasterRole:
         self._environment, self._settings = environment, settings
         self._channel = Channel(environment.runner, self._fail)
         self._pipe = ProgressPipe(settings.progress_fd)
+        self.board = LiveBoard()
         self._helloed: dict[str, Hello] = {}
         self._runs: dict[str, Coordinator] = {}
         self._followers: list[gevent.Greenlet[..., None]] = []
@@ -195,7 +197,9 @@ class MasterRole:
             Runbook(folder.root, manifest, schedule, closed),
             Journal(folder.events),
             self._pipe,
+            self.board,
         )
+        self.board.begin(run_id)
         chronicle.ask_engines(places_to_ask(settings.metrics_urls, target, workload.target.endpoint))
         run = Coordinator(order, self._channel, chronicle, self._is_present)
         self._runs[run_id] = run

@@ -133,12 +133,15 @@ class Totals(msgspec.Struct, frozen=True, kw_only=True):
     error_classes: dict[str, int] = {}
     output_tokens: int = 0
     input_tokens: int = 0
+    cached_tokens: int = 0
+    cacheable_tokens: int = 0
+    """Prompt tokens of the answers that said how many of them came from a cache: what `cached_tokens` is a part of."""
 
 
 class Status(msgspec.Struct, frozen=True, kw_only=True):
     """Worker, once a second and when it has nothing left to do: totals, and sketches of what has ended since.
 
-    `ttft`, `tpot`, `chunk_gap` are counts by bucket of a `Sketch` of ns.
+    `ttft`, `tpot`, `chunk_gap`, `e2e` are counts by bucket of a `Sketch` of ns.
     """
 
     run_id: str
@@ -148,6 +151,7 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     ttft: dict[int, int]
     tpot: dict[int, int]
     chunk_gap: dict[int, int]
+    e2e: dict[int, int] = {}
     health: Health
 
 

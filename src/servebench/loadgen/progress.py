@@ -14,6 +14,8 @@ from servebench.loadgen.sketch import Sketch
 
 LATENCY_WINDOW_S = 60
 RATE_WINDOW_S = 10
+LATENCIES = ("ttft", "tpot", "chunk_gap", "e2e")
+"""Metrics that workers send as sketches, by their names in the registry."""
 
 
 class ProgressPipe:
@@ -41,7 +43,9 @@ class LiveView:
     def __init__(self) -> None:
         self._totals: dict[str, Totals] = {}
         self._health: dict[str, Health] = {}
-        self._second: dict[str, Sketch] = {name: Sketch() for name in ("ttft", "tpot", "chunk_gap")}
+        self._second: dict[str, Sketch] = {name: Sketch() for name in LATENCIES}
+        self.whole: dict[str, Sketch] = {name: Sketch() for name in LATENCIES}
+        """Everything since the run began."""
         self._minute: dict[str, deque[dict[int, int]]] = {name: deque(maxlen=LATENCY_WINDOW_S) for name in self._second}
         self._history: deque[tuple[float, Totals]] = deque(maxlen=RATE_WINDOW_S + 1)
 
@@ -49,8 +53,8 @@ class LiveView:
         """Add a worker's status."""
         self._totals[status.worker_id] = status.totals
         self._health[status.worker_id] = status.health
-        for name, counts in (("ttft", status.ttft), ("tpot", status.tpot), ("chunk_gap", status.chunk_gap)):
-            self._second[name].merge(counts)
+        for name in LATENCIES:
+            self._second[name].merge(getattr(status, name))
 
     def totals(self) -> Totals:
         """Return the sums over all workers."""
@@ -61,7 +65,9 @@ class LiveView:
         total = self.totals()
         self._history.append((t_s, total))
         for name, sketch in self._second.items():
-            self._minute[name].append(sketch.take())
+            counts = sketch.take()
+            self.whole[name].merge(counts)
+            self._minute[name].append(counts)
         first_s, first = self._history[0]
         span_s = t_s - first_s
         answered = sum(total.outcomes.values())
@@ -81,9 +87,11 @@ class LiveView:
             "answered_per_s": rate(answered, sum(first.outcomes.values())),
             "out_tokens_per_s": rate(total.output_tokens, first.output_tokens),
             "in_tokens_per_s": rate(total.input_tokens, first.input_tokens),
-            "ttft_ms": self._quantiles("ttft"),
-            "tpot_ms": self._quantiles("tpot"),
-            "chunk_gap_ms": self._quantiles("chunk_gap"),
+            "cached_share": share(
+                total.cached_tokens - first.cached_tokens, total.cacheable_tokens - first.cacheable_tokens
+            ),
+            "outcomes": total.outcomes,
+            **{f"{name}_ms": self._quantiles(name) for name in LATENCIES},
             "client": worst_health(self._health.values()),
         }
 
@@ -94,7 +102,24 @@ class LiveView:
         return {"n": len(merged), **{label: _ms(merged.quantile_ns(q)) for label, q in _QUANTILES}}
 
 
-_QUANTILES = (("p50", 0.5), ("p95", 0.95), ("max", 1.0))
+_QUANTILES = (("p50", 0.5), ("p95", 0.95), ("p99", 0.99), ("max", 1.0))
+
+
+def share(part: int, whole: int) -> float | None:
+    """Return a share of 1; None of nothing."""
+    return part / whole if whole else None
+
+
+_COUNTS = (
+    "dispatched",
+    "sent",
+    "late",
+    "inflight",
+    "output_tokens",
+    "input_tokens",
+    "cached_tokens",
+    "cacheable_tokens",
+)
 
 
 def sum_totals(totals: Iterable[Totals]) -> Totals:
@@ -103,7 +128,7 @@ def sum_totals(totals: Iterable[Totals]) -> Totals:
     outcomes: dict[str, int] = {}
     classes: dict[str, int] = {}
     for one in totals:
-        for name in ("dispatched", "sent", "late", "inflight", "output_tokens", "input_tokens"):
+        for name in _COUNTS:
             sums[name] = sums.get(name, 0) + getattr(one, name)
         for mine, theirs in ((outcomes, one.outcomes), (classes, one.error_classes)):
             for word, count in theirs.items():

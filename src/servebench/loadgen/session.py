@@ -323,6 +323,7 @@ class WorkerSession:
                 ttft=live.ttft.take(),
                 tpot=live.tpot.take(),
                 chunk_gap=live.chunk_gap.take(),
+                e2e=live.e2e.take(),
                 health=health,
             )
         )
