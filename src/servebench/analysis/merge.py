@@ -1,17 +1,24 @@
-"""Know how a run folder becomes complete: checked, counted, summarised. Parts are never changed."""
+"""Know how a run folder becomes complete: checked, counted, summarised. Rows are never changed."""
 
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
+from servebench.analysis.accounting import never_closed
 from servebench.analysis.curve import CurvePoint
 from servebench.analysis.digest import Digest, examine
 from servebench.analysis.findings import Findings
 from servebench.analysis.numbers import plain
 from servebench.analysis.render import Cell, as_csv, csv_text
-from servebench.shards.manifest import Manifest, write_atomic, write_manifest
+from servebench.core.errors import HarnessError
+from servebench.shards.clock_schema import CLOCK_SCHEMA
+from servebench.shards.compaction import compact
+from servebench.shards.health_schema import HEALTH_SCHEMA
+from servebench.shards.manifest import Manifest, read_manifest, write_atomic, write_manifest
+from servebench.shards.schema import REQUESTS_SCHEMA
 
 SUMMARY_NAME = "summary.json"
 TABLES = "tables"
@@ -25,6 +32,20 @@ def merge(folder: Path) -> Manifest:
     found = examine(folder).digest
     write_outputs(folder, found)
     return found.manifest
+
+
+def compact_parts(folder: Path) -> None:
+    """Put the small parts of a run that ended in order together; one that did not, or is going on, stays as it is.
+
+    What the disk does not take stays as it is too. Raises ShardError where the folder is no run folder.
+    """
+    manifest = read_manifest(folder)
+    if never_closed(manifest):
+        return
+    for name, schema in (("requests", REQUESTS_SCHEMA), ("health", HEALTH_SCHEMA), ("clock", CLOCK_SCHEMA)):
+        if (folder / name).is_dir():
+            with suppress(HarnessError):
+                compact(folder / name, manifest.run_id, schema)
 
 
 def write_outputs(folder: Path, found: Digest) -> None:

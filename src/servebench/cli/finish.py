@@ -21,6 +21,7 @@ class Wanted:
     as_json: bool = False
     report: bool = True
     show_invalid: bool = False
+    compact: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,11 +69,13 @@ def failure(code: int, words: list[str], log: Path) -> ServebenchError:
 def show_results(folder: Path, wanted: Wanted) -> int:
     """Merge a run, write its report, print the summary on stdout; return the exit code of its verdict."""
     from servebench.analysis.digest import examine
-    from servebench.analysis.merge import SUMMARY_NAME, write_outputs
+    from servebench.analysis.merge import SUMMARY_NAME, compact_parts, write_outputs
     from servebench.analysis.report import write_report
     from servebench.analysis.text import summary_lines, verdict_line
     from servebench.analysis.verdict import exit_code
 
+    if wanted.compact:
+        compact_parts(folder)
     found = examine(folder).digest
     write_outputs(folder, found)
     report = shown_path(write_report(folder)) if wanted.report else None

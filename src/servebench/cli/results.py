@@ -27,12 +27,15 @@ RUN = click.Path(path_type=Path, file_okay=False)
 @option("--json", "as_json", is_flag=True, help="Print summary.json instead of the table.")
 @option("--show-invalid", is_flag=True, help="Print the table of an INVALID run too.")
 @option("--no-report", is_flag=True, help="Do not write report.html.")
-def merge(*, run: Path, as_json: bool, show_invalid: bool, no_report: bool) -> int:
+@option("--no-compact", is_flag=True, help="Leave small parts as they are.")
+def merge(*, run: Path, as_json: bool, show_invalid: bool, no_report: bool, no_compact: bool) -> int:
     """Check that the parts of a run are complete; write run.json, summary.json, tables/*.csv and report.html.
 
-    Also for a run whose master died. Parts are not changed. Exit code: that of the verdict.
+    Also for a run whose master died. Rows are not changed; small parts of a run that ended in order are put together.
+    Exit code: that of the verdict.
     """
-    return show_results(run, Wanted(as_json=as_json, show_invalid=show_invalid, report=not no_report))
+    wanted = Wanted(as_json=as_json, show_invalid=show_invalid, report=not no_report, compact=not no_compact)
+    return show_results(run, wanted)
 
 
 @command(

@@ -81,6 +81,7 @@ class Nodes:
 @option("--out", group="Results", type=click.Path(path_type=Path), default="runs", show_default=True, help="Folder.")
 @option("--run-name", group="Results", help="Word in the run's id; default: the workload's name.")
 @option("--no-report", group="Results", is_flag=True, help="Do not write report.html.")
+@option("--no-compact", group="Results", is_flag=True, help="Leave the small parts of the run as they are.")
 @option("--json", "as_json", group="Results", is_flag=True, help="Print summary.json instead of the table.")
 @option("--show-invalid", group="Results", is_flag=True, help="Print the table of an INVALID run too.")
 @option("--quiet", group="Results", is_flag=True, help="Print the verdict line only.")
@@ -113,6 +114,7 @@ def run(ctx: click.Context, /, **options: Any) -> int:  # noqa: ANN401 - click h
         as_json=options["as_json"],
         report=not options["no_report"],
         show_invalid=options["show_invalid"],
+        compact=not options["no_compact"],
     )
     progress = "none" if options["quiet"] else options["progress"]
     return execute(Job(launch=launch, workload=workload, progress=progress, wanted=wanted)).exit_code

@@ -266,7 +266,7 @@ class MasterRole:
     def _report(self, run: Coordinator) -> None:
         """Merge and report in a process of its own, so that the master's hub does not stall."""
         done = subprocess.run(  # noqa: S603 - our own command
-            [sys.executable, "-m", "servebench.cli", "report", str(self._settings.out / run.run_id)],
+            [sys.executable, "-m", "servebench.cli", "merge", str(self._settings.out / run.run_id)],
             check=False,
             capture_output=True,
             text=True,

@@ -8,6 +8,8 @@ that has its name.
 import errno
 import hashlib
 import os
+import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -60,6 +62,17 @@ class PartIdentity(msgspec.Struct, frozen=True, kw_only=True):
         """Return the key-value metadata of a part."""
         return {"schema_version": SCHEMA_VERSION, **{name: str(getattr(self, name)) for name in self.__struct_fields__}}
 
+    @classmethod
+    def from_metadata(cls, stamped: Mapping[str, str]) -> "PartIdentity":
+        """Return the identity that `metadata` was made of. Raises KeyError or ValueError where it is none."""
+        return cls(
+            run_id=stamped["run_id"],
+            worker=stamped["worker"],
+            epoch_monotonic_ns=int(stamped["epoch_monotonic_ns"]),
+            epoch_unix_ns=int(stamped["epoch_unix_ns"]),
+            boot_id=stamped["boot_id"],
+        )
+
 
 class WrittenPart(NamedTuple):
     """A part that has its name; `chunks` counts stream events (0 where a table has none), `bytes` is the file size."""
@@ -71,9 +84,34 @@ class WrittenPart(NamedTuple):
     bytes: int
 
 
-def part_name(worker: str, number: int) -> str:
-    """Return the file name of a worker's `number`-th part."""
-    return f"part-{worker}-{number:06d}.parquet"
+class PartName(NamedTuple):
+    """What a file name says: a worker's part `first`, or with `last` > `first` all of those put together."""
+
+    worker: str
+    first: int
+    last: int
+
+    def covers(self, other: "PartName") -> bool:
+        """Whether this part holds the rows of another one."""
+        return self != other and self.worker == other.worker and self.first <= other.first and other.last <= self.last
+
+
+# The incarnation may be all digits, so a worker's name is spelled out.
+_PART_NAME = re.compile(r"part-(w\d+-[0-9a-f]{8})-(\d{6,})(?:-(\d{6,}))?\.parquet")
+
+
+def part_name(worker: str, number: int, last: int | None = None) -> str:
+    """Return the file name of a worker's `number`-th part, or of the parts up to `last` put together."""
+    return f"part-{worker}-{number:06d}{'' if last is None else f'-{last:06d}'}.parquet"
+
+
+def parse_part_name(name: str) -> PartName | None:
+    """Return what a file name says, None where it is no part's."""
+    found = _PART_NAME.fullmatch(name)
+    if found is None:
+        return None
+    first = int(found[2])
+    return PartName(found[1], first, int(found[3] or first))
 
 
 def write_part(folder: Path, number: int, buffer: PartBuffer, identity: PartIdentity) -> WrittenPart:
@@ -87,9 +125,11 @@ def write_part(folder: Path, number: int, buffer: PartBuffer, identity: PartIden
     return write_table_part(folder, number, table, identity)._replace(chunks=buffer.chunk_count)
 
 
-def write_table_part(folder: Path, number: int, table: pa.Table, identity: PartIdentity) -> WrittenPart:
-    """Write a table of any schema as one part; see `write_part`."""
-    path = folder / part_name(identity.worker, number)
+def write_table_part(
+    folder: Path, number: int, table: pa.Table, identity: PartIdentity, last: int | None = None
+) -> WrittenPart:
+    """Write a table of any schema as one part, or as the parts up to `last` put together; see `write_part`."""
+    path = folder / part_name(identity.worker, number, last)
     data = encode_part(table, identity)
     try:
         _create(path, data)

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from servebench.core.errors import Fault, ShardError
+from servebench.shards.parts import parse_part_name
 from servebench.shards.schema import REQUESTS_SCHEMA, SCHEMA_VERSION
 
 
@@ -53,13 +54,17 @@ class PartRows(NamedTuple):
 def part_paths(folder: Path) -> tuple[Path, ...]:
     """Return the Parquet files of a folder in order of their names, without hidden and temporary ones.
 
+    Parts whose rows another one holds, by its name, are left out: a compaction was interrupted while removing them.
     Raises ShardError where the folder cannot be listed.
     """
     try:
-        return tuple(sorted(path for path in folder.iterdir() if path.match("[!.]*.parquet")))
+        found = sorted(path for path in folder.iterdir() if path.match("[!.]*.parquet"))
     except OSError as error:
         msg = f"{folder} holds no parts: {error.strerror}"
         raise ShardError(msg) from error
+    names = {path: parse_part_name(path.name) for path in found}
+    large = [name for name in names.values() if name is not None and name.last > name.first]
+    return tuple(path for path, name in names.items() if name is None or not any(other.covers(name) for other in large))
 
 
 def list_parts(folder: Path, run_id: str | None = None, schema: pa.Schema = REQUESTS_SCHEMA) -> PartListing:
