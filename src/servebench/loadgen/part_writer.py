@@ -55,8 +55,10 @@ class PartWriter:
             self._jobs.popleft()
             if isinstance(result, WrittenPart):
                 self.parts.append(result)
-            else:
+            elif isinstance(result, HarnessError):
                 self.fail(result)
+            else:
+                self.fail(HarnessError(f"a part was neither written nor refused ({result!r}); its rows are lost"))
         self._drainer = None
 
 

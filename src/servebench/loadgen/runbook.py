@@ -77,13 +77,13 @@ class Runbook:
     def progress(self, t_ns: int) -> dict[str, Any]:
         """Return the planned side of a status line."""
         phases = self._manifest.phases
-        phase = self.phase_at(t_ns)
+        phase = self.phase_at(t_ns) or (phases[-1] if self._schedule is None else None)
         line: dict[str, Any] = {
             "phase": phase.name if phase is not None else None,
             "phase_index": phases.index(phase) if phase is not None else 0,
             "phase_count": len(phases),
         }
-        if phase is not None:
+        if phase is not None and phase.end_ns > phase.start_ns:
             line["phase_t_s"] = (t_ns - phase.start_ns) / NS_PER_S
             line["phase_duration_s"] = (phase.end_ns - phase.start_ns) / NS_PER_S
         if self._schedule is not None:
