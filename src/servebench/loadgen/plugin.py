@@ -17,6 +17,7 @@ from servebench.loadgen import compat
 from servebench.loadgen.master import MasterRole
 from servebench.loadgen.options import add_options
 from servebench.loadgen.settings import Settings
+from servebench.loadgen.trim import keep_trimming
 from servebench.loadgen.users import LoadToken
 from servebench.loadgen.worker import WorkerRole
 
@@ -66,6 +67,7 @@ class Plugin:
             log.error("%s", error)  # noqa: TRY400
             sys.exit(error.exit_code)
         runner = environment.runner
+        gevent.spawn(keep_trimming, environment.stats)
         if isinstance(runner, MasterRunner | LocalRunner):
             self._master = MasterRole(environment, settings)
             gevent.signal_handler(signal.SIGINT, self._master.on_interrupt)

@@ -1,0 +1,82 @@
+"""Memory of worker and master over many short requests: what 100,000 more of them cost once the first are over.
+
+    python -m tests.bench.bench_memory [REQUESTS]        default 100,000; SLOPE is per 100,000 in any case
+
+Starts a simulated engine, a master and one worker on this machine and samples their resident memory ten times a second.
+"""
+
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import psutil
+from tests.nodes import ROOT, Nodes, manifest_of, nodes_in
+from tests.servers.simulator import sim_starter
+
+RATE = 300
+SETTLED = 0.4
+"""Share of the run after which the slope is taken: pools, caches and the allocator have grown to their size by then."""
+
+
+class Sample(NamedTuple):
+    """Resident memory of one process at a time of the run."""
+
+    t_s: float
+    rss: int
+
+
+def main() -> None:
+    """Run and print."""
+    count = int(sys.argv[1]) if len(sys.argv) > 1 else 100_000
+    with tempfile.TemporaryDirectory() as name, sim_starter(Path(name)) as start:
+        sim = start(preset="fast")
+        with nodes_in(Path(name), f"http://127.0.0.1:{sim.port}") as nodes:
+            report(nodes, count)
+
+
+def report(nodes: Nodes, count: int) -> None:
+    """Drive the run and print the slopes."""
+    workload = nodes.workload(rate=RATE, duration=f"{count / RATE:.0f}s", tokens=2)
+    master = nodes.master(workload, 1, "--show-invalid", "--no-report")
+    worker = nodes.worker()
+    locust = await_child(master)
+    samples: dict[str, list[Sample]] = {"worker": [], "master": []}
+    began = time.monotonic()
+    while master.poll() is None:
+        for role, process in (("worker", psutil.Process(worker.pid)), ("master", locust)):
+            try:
+                samples[role].append(Sample(time.monotonic() - began, process.memory_info().rss))
+            except psutil.NoSuchProcess:
+                continue
+        time.sleep(0.1)
+    rows = manifest_of(nodes.run)["rows"]
+    print(f"{rows} requests of 2 tokens at {RATE}/s; {ROOT.name}")
+    for role, found in samples.items():
+        print(f"{role:8} {figures(found, rows)}")
+
+
+def await_child(process: "subprocess.Popen[bytes]") -> psutil.Process:
+    """Return the Locust master that a command has started."""
+    while True:
+        found = [c for c in psutil.Process(process.pid).children() if "--master" in c.cmdline()]
+        if found:
+            return found[0]
+        time.sleep(0.05)
+
+
+def figures(samples: list[Sample], requests: int) -> str:
+    """Return first, last and slope of the resident memory."""
+    t_s = np.array([sample.t_s for sample in samples])
+    rss = np.array([sample.rss for sample in samples]) / 1e6
+    late = t_s > SETTLED * t_s[-1]
+    per_second = float(np.polyfit(t_s[late], rss[late], 1)[0])
+    slope = per_second * t_s[-1] / requests * 100_000
+    return f"RSS {rss[0]:.0f} -> {rss[late][0]:.0f} -> {rss[-1]:.0f} MB, SLOPE {slope:+.2f} MB per 100,000 requests"
+
+
+if __name__ == "__main__":
+    main()
