@@ -1,6 +1,7 @@
 """Closed load and conversations against the server's own log."""
 
 import json
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -24,13 +25,16 @@ def start_sim(tmp_path: Path) -> Iterator[StartSim]:
         yield start
 
 
-def run(folder: Path, text: str, url: str, workers: int) -> tuple[int, list[dict[str, Any]], dict[str, Any]]:
+def run(
+    folder: Path, text: str, url: str, workers: int, *options: str
+) -> tuple[int, list[dict[str, Any]], dict[str, Any]]:
     """Run a workload to its end; return exit code, rows and manifest."""
     (folder / "w.yaml").write_text(text, encoding="utf-8")
     done = subprocess.run(
         [
             *(sys.executable, "-m", "servebench.cli", "run", str(folder / "w.yaml"), "--url", url),
             *("--workers", str(workers), "--out", str(folder / "runs"), "--no-report"),
+            *options,
         ],
         env=environment(folder),
         cwd=folder,
@@ -69,6 +73,17 @@ def test_closed_load_sends_exactly_so_many_requests_from_one_pool(tmp_path: Path
     assert (warmup["name"], warmup["measured"], measured["name"]) == ("warmup", False, "closed")
     assert measured["start_ns"] == warmup["end_ns"] == min(r["dispatched_ns"] for r in rows if r["measured"])
     assert measured["end_ns"] >= max(r["end_ns"] for r in rows)
+
+
+def test_users_back_off_from_a_server_that_is_down(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        port = probe.getsockname()[1]
+    text = CLOSED.replace("users: 7, requests: 150, warmup_requests: 20", "users: 5, duration: 3s")
+    code, rows, _ = run(tmp_path, text, f"http://127.0.0.1:{port}", 1, "--no-preflight")
+    assert code == 3
+    assert {row["outcome"] for row in rows} == {"connect_error"}
+    by_time = sorted(row["dispatched_ns"] for row in rows)
+    assert 5 < len(by_time) <= 5 * (3_000_000_000 // 300_000_000 + 1), "at most one try per user and pause"
 
 
 def most_at_once(spans: list[tuple[int, int]]) -> int:

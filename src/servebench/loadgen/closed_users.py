@@ -6,20 +6,24 @@ import gevent
 import numpy as np
 from gevent.event import Event
 
-from servebench.core.records import Ask
+from servebench.core.outcomes import Outcome
+from servebench.core.records import Answer, Ask
+from servebench.core.units import NS_PER_MS
 from servebench.loadgen.permit import Permit, SeqPool
 from servebench.loadgen.runclock import RunClock
 from servebench.workload.draw import Drawer
 from servebench.workload.model import Closed
 
 WARMUP_PHASE = "warmup"
+BACK_OFF_NS = 300 * NS_PER_MS
+"""Pause of a user after a failed connection: a server that is down must not be asked thousands of times a second."""
 PHASE = "closed"
 
 
 class ClosedUsers:
     """The users of one worker. `run` is their master greenlet; `set_users` may be called at any time by the handler.
 
-    `perform` sends a request and returns when its answer ended, on the monotonic clock.
+    `perform` sends a request and returns its answer.
     """
 
     def __init__(  # noqa: PLR0913 - its collaborators
@@ -31,12 +35,13 @@ class ClosedUsers:
         seqs: SeqPool,
         clock: RunClock,
         permit: Permit,
-        perform: Callable[[Ask], int],
+        perform: Callable[[Ask], Answer],
     ) -> None:
         self._closed, self._drawer, self._rng, self._seqs = closed, drawer, rng, seqs
         self._clock, self._permit, self._perform = clock, permit, perform
         self._wanted = 0
         self._users = 0
+        self._retired = 0
         self._changed = Event()
         self._pool_empty = False
 
@@ -53,7 +58,7 @@ class ClosedUsers:
         """Keep the users going until the requests are used up or the run stops; returns when the last one ended."""
         self._permit.sleep_until(0, self._clock.epoch_monotonic_ns)
         while not (self._over() and self._users == 0):
-            while self._users < self._wanted and not self._over():
+            while self._users + self._retired < self._wanted and not self._over():
                 self._users += 1
                 gevent.spawn(self._user)
             self._changed.wait(0.2)
@@ -72,14 +77,17 @@ class ClosedUsers:
                 measured = seq >= self._closed.warmup_requests
                 ask = self._drawer.ask(seq, phase=PHASE if measured else WARMUP_PHASE, measured=measured)
                 if not self._think(self._perform(ask)):
+                    self._retired += 1  # its next request would come after the end: nobody takes its place
                     return
         finally:
             self._users -= 1
             self._changed.set()
 
-    def _think(self, end_monotonic_ns: int) -> bool:
+    def _think(self, answer: Answer) -> bool:
         """Pause; False when the run stops meanwhile."""
         think = self._closed.think
         pause_ns = self._rng.exponential(think.mean_ns) if think.law == "exponential" else think.mean_ns
-        due_ns = end_monotonic_ns - self._clock.epoch_monotonic_ns + int(pause_ns)
+        if answer.outcome is Outcome.CONNECT_ERROR:
+            pause_ns = max(pause_ns, BACK_OFF_NS)
+        due_ns = answer.end_ns - self._clock.epoch_monotonic_ns + int(pause_ns)
         return self._permit.sleep_until(due_ns, self._clock.epoch_monotonic_ns)

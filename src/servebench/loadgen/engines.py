@@ -7,7 +7,7 @@ from typing import Protocol
 import numpy as np
 
 from servebench.core.errors import InputError
-from servebench.core.records import Ask
+from servebench.core.records import Answer, Ask
 from servebench.loadgen.closed_users import ClosedUsers
 from servebench.loadgen.conversations import Conversations
 from servebench.loadgen.dispatch import PlanDispatcher
@@ -91,8 +91,8 @@ def _closed(parts: EngineParts) -> Engine:
     if closed.duration_ns is not None:
         parts.permit.stop_ns = min(parts.permit.stop_ns, closed.duration_ns)
 
-    def perform(ask: Ask) -> int:
-        return requester.perform(ask, requester.render(ask)).answer.end_ns
+    def perform(ask: Ask) -> Answer:
+        return requester.perform(ask, requester.render(ask)).answer
 
     return ClosedUsers(
         closed=closed,
