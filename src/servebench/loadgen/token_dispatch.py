@@ -63,7 +63,7 @@ class TokenDispatcher:
                     last_ns = now_ns
                     continue
                 last_ns, need = due_ns, next(self._unit_gaps)
-                if due_ns < self._permit.stop_ns and due_ns <= self._permit.valid_until_ns:
+                if due_ns < self._permit.stop_ns:
                     self._hand_over(prepared, due_ns)
                     prepared = self._prepare()
         finally:
