@@ -14,6 +14,7 @@ from servebench.loadgen.losses import Loss, Lost
 from servebench.loadgen.parsing import ParseQueue
 from servebench.loadgen.pool import Pool
 from servebench.loadgen.reactor import Reactor
+from servebench.loadgen.route import Route
 from servebench.wire.endpoints import ENDPOINTS
 from servebench.wire.timeline import Timeline
 from servebench.workload.model import Timeouts
@@ -52,7 +53,7 @@ CUTS = st.lists(st.integers(1, 700), max_size=40)
 @contextmanager
 def lane() -> Iterator[Lane]:
     reactor, queue = Reactor(), ParseQueue()
-    pool = Pool(reactor, parse_target("http://127.0.0.1:1"), [], None)
+    pool = Pool(reactor, Route(target=parse_target("http://127.0.0.1:1"), addresses=[]))
     yield Lane(pool=pool, queue=queue, timeouts=Timeouts(), stream=True)
     queue.close()
     reactor.close()

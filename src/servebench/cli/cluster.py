@@ -14,7 +14,13 @@ from servebench.cli.processes import child_environment
 from servebench.core.errors import HarnessError
 from servebench.core.units import NS_PER_S
 
-KEY_VARIABLES = ("SERVEBENCH_API_KEY", "SERVEBENCH_API_KEY_FILE")
+KEY_VARIABLES = (
+    "SERVEBENCH_API_KEY",
+    "SERVEBENCH_API_KEY_FILE",
+    "SERVEBENCH_HEADERS",
+    "SERVEBENCH_HEADERS_FILE",
+    "SERVEBENCH_PROXY",
+)
 # A variable left over from another run must not steer this one; a key is what the user exported for the workers.
 _OWN_PREFIXES = (
     "LOCUST_",

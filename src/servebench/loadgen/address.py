@@ -5,7 +5,7 @@ import ipaddress
 import socket
 from dataclasses import dataclass, field
 from typing import NamedTuple
-from urllib.parse import SplitResult, unquote_to_bytes, urlsplit
+from urllib.parse import SplitResult, unquote_to_bytes, urljoin, urlsplit
 
 from servebench.core.errors import InputError
 
@@ -39,8 +39,13 @@ class Target:
     @property
     def netloc(self) -> str:
         """The Host header: host, and the port where it is not the scheme's own."""
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return host if self.port == _DEFAULT_PORT[self.scheme] else f"{host}:{self.port}"
+        host, _, _ = self.authority.rpartition(":")
+        return host if self.port == _DEFAULT_PORT[self.scheme] else self.authority
+
+    @property
+    def authority(self) -> str:
+        """Host and port, as CONNECT names them."""
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
     @property
     def redacted(self) -> str:
@@ -90,8 +95,36 @@ def parse_target(url: str) -> Target:
     )
 
 
+def parse_proxy(url: str) -> Target:
+    """Return the proxy that a URL names: http, a host and maybe userinfo; without a port it is 80.
+
+    Raises InputError with the way out; its message never holds userinfo.
+    """
+    proxy = parse_target(url)
+    if proxy.scheme != "http" or proxy.base_path or proxy.query:
+        msg = f"proxy {proxy.redacted}: must be http://, a host and a port; e.g. http://127.0.0.1:3128"
+        raise InputError(msg)
+    return proxy
+
+
+def redirected_path(target: Target, path: str, location: str) -> str | None:
+    """Return the request target that a redirect from `path` leads to; None where it leaves the target's origin.
+
+    Going elsewhere would send the key to a server that nobody named, and measure one that the run does not name.
+    """
+    try:
+        parts = urlsplit(urljoin(f"{target.scheme}://{target.netloc}{path}", location))
+        origin = (parts.scheme, parts.hostname, parts.port or _DEFAULT_PORT.get(parts.scheme))
+    except ValueError:
+        return None
+    if origin != (target.scheme, target.host.lower(), target.port) or "@" in parts.netloc:
+        return None
+    found = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+    return found if found.isascii() and found.isprintable() and " " not in found else None
+
+
 def resolve(target: Target) -> tuple[SocketAddress, ...]:
-    """Return every address of the target's host, in the resolver's order, each once.
+    """Return every address of a target's or proxy's host, in the resolver's order, each once.
 
     Blocks the calling greenlet, and the whole process where gevent has not patched `socket`. Raises InputError for a
     name that has no address.
@@ -99,7 +132,7 @@ def resolve(target: Target) -> tuple[SocketAddress, ...]:
     try:
         found = socket.getaddrinfo(target.host, target.port, type=socket.SOCK_STREAM)
     except OSError as error:
-        msg = f"target {target.redacted}: cannot resolve {target.host} ({error.strerror}); check the name or give an IP"
+        msg = f"{target.redacted}: cannot resolve {target.host} ({error.strerror}); check the name or give an IP"
         raise InputError(msg) from error
     addresses = [
         SocketAddress(int(family), place)  # type: ignore[arg-type] # typeshed also knows places of other families

@@ -6,14 +6,14 @@ from collections.abc import Mapping
 import gevent
 
 from servebench.core.errors import HarnessError
-from servebench.loadgen.address import Target, resolve
+from servebench.loadgen.address import Target, redirected_path
 from servebench.loadgen.exchange import Exchange
 from servebench.loadgen.flight import Flight, Lane
 from servebench.loadgen.parsing import ParseQueue
 from servebench.loadgen.pool import Pool
 from servebench.loadgen.reactor import MAX_BATCH, Reactor
+from servebench.loadgen.route import route_to
 from servebench.loadgen.stamps import ReadClock
-from servebench.loadgen.tls import client_context
 from servebench.wire.endpoint import Endpoint
 from servebench.wire.request import render_request, request_head
 from servebench.wire.timeline import Timeline
@@ -26,7 +26,7 @@ SWEEP_S = 0.02
 class Client:
     """The transport of one worker: one epoll, one pool, one sweep for all deadlines."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what there is to choose about one target
         self,
         target: Target,
         endpoint: Endpoint,
@@ -35,24 +35,26 @@ class Client:
         headers: Mapping[str, str],
         keep_text: bool = False,
         stream: bool = True,
+        proxy: Target | None = None,
     ) -> None:
-        """Resolve the target's name, which may block; raises InputError for a name without address.
+        """Resolve the name of target or proxy, which may block; raises InputError for a name without address.
 
         `headers` go out with every request, besides those that all requests carry. `stream` says what the
-        bodies ask for. Certificates are verified against the system's trust store, or that of SSL_CERT_FILE.
+        bodies ask for.
         """
-        addresses = resolve(target)
-        context = client_context() if target.scheme == "https" else None
+        route = route_to(target, proxy)
         self._endpoint = endpoint
         self._keep_text = keep_text
         self._host = target.netloc
+        self._target = target
         self._path = target.path(endpoint.path)
-        self._headers = dict(headers)
+        self._before_path = route.before_path
+        self._headers = {**headers, **route.headers}
         if target.authorization is not None:
             self._headers.setdefault("Authorization", target.authorization)
         self._reactor = Reactor()
         self._queue = ParseQueue()
-        self._pool = Pool(self._reactor, target, addresses, context)
+        self._pool = Pool(self._reactor, route)
         self._lane = Lane(pool=self._pool, queue=self._queue, timeouts=timeouts, stream=stream)
         self._flights: dict[Flight, None] = {}
         self._sweeper = gevent.get_hub().loop.timer(SWEEP_S, SWEEP_S, ref=False)
@@ -64,17 +66,18 @@ class Client:
         """Requests begun whose greenlet has not got its exchange yet."""
         return len(self._flights)
 
-    def perform(self, body: bytes, request_id: str, dispatched_ns: int | None) -> Exchange:
+    def perform(self, body: bytes, request_id: str, dispatched_ns: int | None, path: str | None = None) -> Exchange:
         """Send one request and block the calling greenlet until its answer has ended and is parsed.
 
-        Nothing that server or network do raises. Raises HarnessError when the client or this machine fails, ValueError
-        for headers that cannot be written.
+        `path` is where a redirect led, None = the endpoint's own. Nothing that server or network do raises. Raises
+        HarnessError when the client or this machine fails, ValueError for headers that cannot be written.
         """
         if self._closed:
             msg = "the transport is closed"
             raise HarnessError(msg)
         headers = {**request_head(request_id=request_id, stream=self._lane.stream), **self._headers}
-        request = render_request("POST", self._path, self._host, headers, body)
+        asked = self._path if path is None else path
+        request = render_request("POST", self._before_path + asked, self._host, headers, body)
         timeline = Timeline(self._endpoint, stream=self._lane.stream, keep_text=self._keep_text)
         flight = Flight(self._lane, request, timeline)
         self._flights[flight] = None
@@ -84,7 +87,9 @@ class Client:
         finally:
             self._flights.pop(flight, None)
             flight.drop()
-        return flight.exchange(dispatched_ns)
+        location = timeline.location
+        to = None if location is None else redirected_path(self._target, asked, location)
+        return flight.exchange(dispatched_ns, redirected_to=to)
 
     def cancel_all(self) -> int:
         """End every request in flight as cancelled and return how many; any greenlet, does not block.

@@ -14,6 +14,7 @@ from servebench.loadgen.losses import Loss, Lost, lost_by_errno, lost_by_tls
 from servebench.loadgen.reactor import READ_BYTES, Reactor
 from servebench.loadgen.stamps import SO_TIMESTAMPNS, STAMP_SPACE
 from servebench.loadgen.tls import TlsPipe
+from servebench.loadgen.tunnel import Tunnel, TunnelRefusedError
 
 
 class Receiver(Protocol):
@@ -35,8 +36,13 @@ class Receiver(Protocol):
         """Learn that the client itself failed; the connection is closed."""
 
 
-_CONNECTING, _HANDSHAKE, _UP, _CLOSED = range(4)
+_CONNECTING, _TUNNEL, _HANDSHAKE, _UP, _CLOSED = range(5)
 """Phases of a connection: plain numbers, for reading a member of an enumeration shows in the cost of a read."""
+
+_CLOSED_EARLY = {
+    _TUNNEL: Lost(Loss.CONNECT, "the proxy closed before the tunnel was there", "proxy_error"),
+    _HANDSHAKE: Lost(Loss.CONNECT, "the server closed during the TLS handshake", "tls_error"),
+}
 
 _IN, _OUT = select.EPOLLIN, select.EPOLLOUT
 
@@ -54,13 +60,21 @@ class Connection:
         "_sock",
         "_stamp",
         "_tls",
+        "_tunnel",
         "_unsent",
         "address",
         "fd",
         "receiver",
     )
 
-    def __init__(self, reactor: Reactor, address: SocketAddress, receiver: Receiver, tls: TlsPipe | None) -> None:
+    def __init__(
+        self,
+        reactor: Reactor,
+        address: SocketAddress,
+        receiver: Receiver,
+        tls: TlsPipe | None = None,
+        tunnel: Tunnel | None = None,
+    ) -> None:
         """Begin to connect; raises OSError when that cannot even begin."""
         sock: socket.socket = monkey.get_original("socket", "socket")(address.family, socket.SOCK_STREAM)
         self.receiver = receiver
@@ -72,6 +86,7 @@ class Connection:
         self._into, self._arrived = reactor.buffers, reactor.buffers[0]
         self._stamp = reactor.clock.stamp
         self._tls = tls
+        self._tunnel = tunnel
         self._unsent = memoryview(b"")
         self._send_error: int | None = None
         self._phase = _CONNECTING
@@ -151,8 +166,8 @@ class Connection:
                     self._read()
             elif self._phase == _CONNECTING:
                 self._connected()
-            elif self._phase == _HANDSHAKE:
-                self._shake()
+            else:
+                self._come_up()
         except ssl.SSLError as error:
             self._lose(lost_by_tls(Loss.RESET if self._phase == _UP else Loss.CONNECT, error))
 
@@ -167,13 +182,22 @@ class Connection:
             self._lose(lost_by_errno(Loss.CONNECT, code))
             return
         self._reactor.change(self.fd, _IN)
+        if self._tunnel is None:
+            self._secure()
+        else:
+            self._phase = _TUNNEL
+            self._push(self._tunnel.request)
+
+    def _secure(self) -> None:
+        """Begin TLS where it is wanted, now that the way to the target is there."""
         if self._tls is None:
             self._up()
         else:
             self._phase = _HANDSHAKE
             self._handshake(self._tls, b"")
 
-    def _shake(self) -> None:
+    def _come_up(self) -> None:
+        """Go on with tunnel or handshake, whichever it is."""
         try:
             received = self._sock.recv(READ_BYTES)
         except BlockingIOError:
@@ -183,12 +207,23 @@ class Connection:
             return
         else:
             if not received:
-                self._lose(Lost(Loss.CONNECT, "the server closed during the TLS handshake", "tls_error"))
+                self._lose(_CLOSED_EARLY[self._phase])
                 return
         if self._unsent:
             self._continue()
-        if self._tls is not None:
+        if self._phase == _TUNNEL and self._tunnel is not None:
+            self._dig(self._tunnel, received)
+        elif self._tls is not None:
             self._handshake(self._tls, received)
+
+    def _dig(self, tunnel: Tunnel, received: bytes) -> None:
+        try:
+            there = tunnel.feed(received)
+        except TunnelRefusedError as error:
+            self._lose(Lost(Loss.CONNECT, str(error), "proxy_error"))
+            return
+        if there:
+            self._secure()
 
     def _handshake(self, tls: TlsPipe, received: bytes) -> None:
         try:

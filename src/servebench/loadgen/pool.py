@@ -1,15 +1,14 @@
 """Know which connections to a target exist and which of them are free."""
 
 import errno
-import ssl
 from collections.abc import Sequence
 
 from servebench.core.errors import HarnessError
-from servebench.loadgen.address import SocketAddress, Target
+from servebench.loadgen.address import SocketAddress
 from servebench.loadgen.connection import Connection, Receiver
 from servebench.loadgen.losses import Lost
 from servebench.loadgen.reactor import Reactor
-from servebench.loadgen.tls import TlsPipe
+from servebench.loadgen.route import Route
 
 _MACHINE_FAULTS = {
     errno.EMFILE: "raise the limit of open files (ulimit -n) or use more workers",
@@ -46,13 +45,10 @@ class Rotation:
 class Pool:
     """Keep-alive connections without a cap: the last one given back is taken first. Nothing here blocks."""
 
-    def __init__(
-        self, reactor: Reactor, target: Target, addresses: Sequence[SocketAddress], context: ssl.SSLContext | None
-    ) -> None:
-        self.rotation = Rotation(addresses)
+    def __init__(self, reactor: Reactor, route: Route) -> None:
+        self.rotation = Rotation(route.addresses)
         self._reactor = reactor
-        self._host = target.host
-        self._context = context
+        self._route = route
         self._idle: dict[Connection, None] = {}
 
     def take(self, receiver: Receiver) -> Connection | None:
@@ -80,9 +76,8 @@ class Pool:
 
         Raises OSError when the address refuses at once, HarnessError when this machine has no socket to give.
         """
-        tls = None if self._context is None else TlsPipe(self._context, self._host)
         try:
-            return Connection(self._reactor, address, receiver, tls)
+            return self._route.open(self._reactor, address, receiver)
         except OSError as error:
             if error.errno in _MACHINE_FAULTS:
                 msg = f"cannot open a connection: {error.strerror}; {_MACHINE_FAULTS[error.errno]}"

@@ -14,6 +14,7 @@ from servebench.loadgen.client import Client
 from servebench.loadgen.counting import AnswerCounter
 from servebench.loadgen.live import LiveCounters
 from servebench.loadgen.recorder import Recorder
+from servebench.loadgen.retrying import Course
 from servebench.loadgen.runclock import RunClock
 from servebench.wire.endpoint import Endpoint
 from servebench.workload.model import Requests
@@ -57,6 +58,7 @@ class Requester:
         self._tell_locust, self._on_failure = tell_locust, on_failure
         self.inflight = 0
         self._busy = 0
+        self._halted = Event()
         self._idle = Event()
         self._idle.set()
 
@@ -108,7 +110,8 @@ class Requester:
         return bool(self._idle.wait(timeout_s))
 
     def cancel_all(self) -> int:
-        """End what is in flight now, as cancelled; return how many."""
+        """End what is in flight now, as cancelled, and repeat nothing any more; return how many."""
+        self._halted.set()
         return self._client.cancel_all()
 
     def _begin(self, ask: Ask) -> tuple[int, bool]:
@@ -148,29 +151,41 @@ class Requester:
         if limit is not None and self.inflight > limit:
             answer = Answer(outcome=Outcome.SHED, error_class="max_inflight", end_ns=dispatched_ns)
             return self._keep(self._record(ask, SendStamps(dispatched_ns=dispatched_ns), answer, late=late))
-        request_id = self._request_id(ask)
-        done = self._client.perform(body, request_id, dispatched_ns)
-        return self._keep(
-            RequestRecord(
+        return self._keep(self._attempts(ask, body, dispatched_ns, late=late))
+
+    def _attempts(self, ask: Ask, body: bytes, dispatched_ns: int, *, late: bool) -> RequestRecord:
+        """Send until an attempt is the last, and return its row; those before it are kept at once.
+
+        The dispatcher handed over the first only, so that no pause looks like its lag.
+        """
+        course = Course(self._parts.requests.retries, redirects=self._parts.requests.redirects)
+        while True:
+            number, first = course.attempt, course.attempt == 0
+            request_id = self._request_id(ask, number)
+            done = self._client.perform(body, request_id, dispatched_ns if first else None, course.path)
+            record = RequestRecord(
                 ask=ask,
-                attempt=0,
+                attempt=number,
                 request_id=request_id,
                 stamps=done.stamps,
                 answer=done.answer,
-                late=late,
+                late=late and first,
                 target=self._parts.target,
                 reconnects=done.reconnects,
                 conn_reused=done.conn_reused,
                 request_bytes=done.request_bytes,
             )
-        )
+            pause_s = course.pause_after_s(done)
+            if pause_s is None or self._halted.wait(pause_s):
+                return record
+            self._recorder.add(record)
 
     def _record(self, ask: Ask, stamps: SendStamps, answer: Answer, *, late: bool) -> RequestRecord:
         """Return the row of a request that was not sent."""
         return RequestRecord(
             ask=ask,
             attempt=0,
-            request_id=self._request_id(ask),
+            request_id=self._request_id(ask, 0),
             stamps=stamps,
             answer=answer,
             late=late,
@@ -197,5 +212,5 @@ class Requester:
         except Exception as error:  # noqa: BLE001 - top of a greenlet: the harness failed, the run ends
             self._on_failure(error)
 
-    def _request_id(self, ask: Ask) -> str:
-        return f"{self._parts.tag}-{ask.seq}-0"
+    def _request_id(self, ask: Ask, attempt: int) -> str:
+        return f"{self._parts.tag}-{ask.seq}-{attempt}"

@@ -18,7 +18,7 @@ from gevent.greenlet import Greenlet
 from servebench.core.errors import HarnessError, ServebenchError
 from servebench.core.records import RequestRecord
 from servebench.core.units import NS_PER_S
-from servebench.loadgen.address import parse_target
+from servebench.loadgen.address import parse_proxy, parse_target
 from servebench.loadgen.client import Client
 from servebench.loadgen.clock_sync import ClockLog, ClockSync
 from servebench.loadgen.closed_users import ClosedUsers
@@ -60,6 +60,8 @@ class WorkerSetup:
     out: Path
     url: str
     headers: dict[str, str]
+    proxy: str | None
+    """Proxy of this process, instead of the workload's."""
     send: Callable[[msgspec.Struct], None]
     tell_locust: Callable[[RequestRecord, int], None]
     token_rate_per_s: Callable[[], float]
@@ -85,12 +87,14 @@ class WorkerSession:
         stream = self._workload.requests.stream and dialect.streams
         self._endpoint = dialect.at(order.model, stream=stream)
         self._target = parse_target(setup.url)
+        proxy = setup.proxy or self._workload.requests.proxy
         self._client = Client(
             self._target,
             self._endpoint,
             self._workload.requests.timeouts,
-            headers=self._endpoint.headers_with(setup.headers),
+            headers=self._endpoint.headers_with({**self._workload.requests.headers, **setup.headers}),
             stream=stream,
+            proxy=parse_proxy(proxy) if proxy is not None else None,
             keep_text=True,  # for histories, and to count tokens where the server does not; costs nothing measurable
         )
         self._close_asked, self.closed = Event(), Event()

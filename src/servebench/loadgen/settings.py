@@ -11,11 +11,17 @@ from pathlib import Path
 from servebench.core.errors import InputError
 from servebench.core.units import NS_PER_S
 from servebench.loadgen.engine_pages import split_places
+from servebench.wire.request import render_request
+
+_FRAMING_HEADERS = frozenset({"host", "content-length", "transfer-encoding", "connection", "x-request-id"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """What the process was told. `url` and `api_key` may hold secrets and are kept out of `repr`."""
+    """What the process was told. What may hold secrets is kept out of `repr`.
+
+    `headers` and `proxy` add to what the workload says and win over it.
+    """
 
     workload_path: Path | None = None
     out: Path = Path("runs")
@@ -27,6 +33,8 @@ class Settings:
     tokenizer: Path | None = None
     command: str | None = None
     api_key: str | None = field(default=None, repr=False)
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    proxy: str | None = field(default=None, repr=False)
     metrics_urls: tuple[str, ...] = field(default=(), repr=False)
     """Where engines and hardware show their metrics; empty = what the target's address suggests, "off" = nowhere."""
 
@@ -48,7 +56,9 @@ class Settings:
             progress_fd=int(progress) if progress else None,
             tokenizer=Path(environ["SERVEBENCH_TOKENIZER"]) if environ.get("SERVEBENCH_TOKENIZER") else None,
             command=environ.get("SERVEBENCH_COMMAND"),
-            api_key=_api_key(environ),
+            api_key=_text(environ, "SERVEBENCH_API_KEY"),
+            headers=_headers(environ),
+            proxy=environ.get("SERVEBENCH_PROXY") or None,
             metrics_urls=split_places(environ.get("SERVEBENCH_METRICS_URLS")),
         )
 
@@ -61,12 +71,38 @@ def _drain_ns(text: str) -> int:
         raise InputError(msg) from error
 
 
-def _api_key(environ: Mapping[str, str]) -> str | None:
-    path = environ.get("SERVEBENCH_API_KEY_FILE")
+def _text(environ: Mapping[str, str], name: str) -> str | None:
+    """Return a variable, or the text of the file that the variable with _FILE behind its name gives."""
+    path = environ.get(f"{name}_FILE")
     if not path:
-        return environ.get("SERVEBENCH_API_KEY") or None
+        return environ.get(name) or None
     try:
         return Path(path).read_text(encoding="utf-8").strip()
     except (OSError, UnicodeDecodeError) as error:
-        msg = f"SERVEBENCH_API_KEY_FILE {path} cannot be read: {error}"
+        msg = f"{name}_FILE {path} cannot be read: {error}"
         raise InputError(msg) from error
+
+
+def _headers(environ: Mapping[str, str]) -> dict[str, str]:
+    """Return the headers of SERVEBENCH_HEADERS, one `Name: value` a line; a message about one holds no value."""
+    headers: dict[str, str] = {}
+    for number, line in enumerate((_text(environ, "SERVEBENCH_HEADERS") or "").splitlines(), start=1):
+        if not line.strip():
+            continue
+        name, colon, value = line.partition(":")
+        fault = "is no header: write Name: value" if not colon else _header_fault(name.strip(), value.strip())
+        if fault is not None:
+            msg = f"line {number} of SERVEBENCH_HEADERS {fault}"
+            raise InputError(msg)
+        headers[name.strip()] = value.strip()
+    return headers
+
+
+def _header_fault(name: str, value: str) -> str | None:
+    if name.lower() in _FRAMING_HEADERS:
+        return f"gives {name}, which servebench sets itself"
+    try:
+        render_request("POST", "/", "host", {name: value}, b"")
+    except ValueError as error:
+        return f"cannot be sent: {error}"
+    return None

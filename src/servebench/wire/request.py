@@ -26,9 +26,9 @@ def request_head(*, request_id: str, api_key: str | None = None, stream: bool = 
 def render_request(method: str, path: str, host: str, headers: Mapping[str, str], body: bytes) -> bytes:
     """Return head and body as they go over the connection; Host and Content-Length are added.
 
-    `path` is the request target in origin form, or in absolute form for a proxy, query included. Raises ValueError for a method, target, host, or header
-    that cannot be written without changing the meaning of the head (line ends above all); the message holds no value,
-    because a value may be a key.
+    `path` is the request target in origin form, or in absolute form for a proxy, query included. Raises ValueError for
+    a method, target, host, or header that cannot be written without changing the meaning of the head (line ends above
+    all); the message holds no value, because a value may be a key.
     """
     if not _TOKEN.fullmatch(method):
         msg = f"{method!r} is no HTTP method"

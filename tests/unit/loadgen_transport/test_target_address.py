@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from servebench.core.errors import InputError
-from servebench.loadgen.address import Target, parse_target, resolve
+from servebench.loadgen.address import Target, parse_proxy, parse_target, redirected_path, resolve
 
 CHAT = "/v1/chat/completions"
 
@@ -96,3 +96,49 @@ def test_a_numeric_host_resolves_to_itself() -> None:
 def test_a_name_without_address_is_an_input_error() -> None:
     with pytest.raises(InputError, match="cannot resolve nobody"):
         resolve(parse_target("http://nobody.invalid"))
+
+
+@pytest.mark.parametrize(
+    ("location", "path"),
+    [
+        ("/v2/chat", "/v2/chat"),
+        ("/v2/chat?x=1", "/v2/chat?x=1"),
+        ("other", "/v1/other"),
+        ("http://llm.test:8000/new", "/new"),
+        ("HTTP://LLM.test:8000", "/"),
+        ("//llm.test:8000/new", "/new"),
+        ("https://llm.test:8000/new", None),
+        ("http://llm.test/new", None),
+        ("http://elsewhere.test:8000/new", None),
+        ("http://me:x@llm.test:8000/new", None),
+        ("http://[broken", None),
+        ("http://llm.test:8000/new path", None),
+        ("/caf\xe9", None),
+    ],
+)
+def test_a_redirect_is_followed_within_the_target_only(location: str, path: str | None) -> None:
+    assert redirected_path(parse_target("http://llm.test:8000"), "/v1/chat", location) == path
+
+
+def test_a_proxy_is_an_http_address_with_maybe_a_user() -> None:
+    proxy = parse_proxy("http://me:x@proxy.test:3128/")
+    assert (proxy.host, proxy.port, proxy.authorization) == ("proxy.test", 3128, "Basic bWU6eA==")
+
+
+@pytest.mark.parametrize("url", ["https://p:s3cret@proxy.test", "http://p:s3cret@proxy.test/path", "socks5://proxy"])
+def test_any_other_proxy_is_refused_without_its_password(url: str) -> None:
+    with pytest.raises(InputError) as caught:
+        parse_proxy(url)
+    assert "s3cret" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("url", "authority"),
+    [
+        ("http://llm.test", "llm.test:80"),
+        ("https://llm.test", "llm.test:443"),
+        ("https://[::1]:8443", "[::1]:8443"),
+    ],
+)
+def test_a_tunnel_names_the_port_even_where_it_is_the_schemes_own(url: str, authority: str) -> None:
+    assert parse_target(url).authority == authority
