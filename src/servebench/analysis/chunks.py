@@ -1,15 +1,16 @@
 """Know how the events of a run are seen again, part by part, when they are too many to be kept."""
 
-from collections.abc import Iterator
+from collections.abc import Sequence
+from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from servebench.analysis.columns import chunk_columns
 from servebench.analysis.time_axis import ANCHORS, TimeAxis
 from servebench.core.errors import ShardError
 from servebench.metrics import ChunkColumns
-from servebench.metrics.columns import IntArray
+from servebench.metrics.columns import BoolArray, IntArray
 from servebench.shards.reader import load_part
 
 KEPT_EVENTS = 1_000_000
@@ -17,11 +18,22 @@ KEPT_EVENTS = 1_000_000
 CHUNK_COLUMNS: tuple[str, ...] = ("chunk_ns", "chunk_kind", "chunk_tokens", "chunk_read", "chunk_choice")
 
 
-class ChunkPart(NamedTuple):
-    """The events of one part: request i of `chunks` is row `place[i]` of the run."""
+BATCH_BYTES = 8_000_000
+"""How much an executor reads at a time; some 2 million events."""
+T = TypeVar("T")
 
-    place: IntArray
-    chunks: ChunkColumns
+
+def by_size(items: Sequence[T], sizes: Sequence[int]) -> list[list[T]]:
+    """Return the items in order, in batches of about BATCH_BYTES; one that is larger is a batch of its own."""
+    batches: list[list[T]] = []
+    left = 0
+    for item, size in zip(items, sizes, strict=True):
+        if size > left or not batches:
+            batches.append([])
+            left = BATCH_BYTES
+        batches[-1].append(item)
+        left -= size
+    return batches
 
 
 class PartPlace(NamedTuple):
@@ -34,25 +46,46 @@ class PartPlace(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChunkSource:
-    """All events of a run; `kept` has an element per part, or none when they are to be read again."""
+    """All events of a run; `kept` has an element per part, or none when they are to be read again.
+
+    `executor` shares the reading with other processes; they must see the same files.
+    """
 
     run_id: str
     places: tuple[PartPlace, ...]
     kept: tuple[ChunkColumns, ...]
     axis: TimeAxis = field(default_factory=TimeAxis)
+    executor: Executor | None = None
 
-    def parts(self) -> Iterator[ChunkPart]:
-        """Yield the events of each part, holding one part at a time.
 
-        Raises ShardError where a part is not what it was when the run was read.
+class PartWork(NamedTuple):
+    """One part to see again: which of its requests are ok, and which belong to each group, masks over its rows."""
+
+    part: PartPlace
+    run_id: str
+    axis: TimeAxis
+    kept: ChunkColumns | None
+    ok: BoolArray
+    groups: tuple[BoolArray, ...]
+
+    def chunks(self) -> ChunkColumns:
+        """Return the events of the part.
+
+        Raises ShardError where it is not what it was when the run was read.
         """
-        if self.kept:
-            for item, chunks in zip(self.places, self.kept, strict=True):
-                yield ChunkPart(item.place, chunks)
-            return
-        for item in self.places:
-            part = self.axis.applied(load_part(item.path, self.run_id, (*CHUNK_COLUMNS, *ANCHORS)))
-            if part.sha256 != item.sha256:
-                msg = f"{item.path} changed while the run was read; read it again"
-                raise ShardError(msg)
-            yield ChunkPart(item.place, chunk_columns(part.table))
+        if self.kept is not None:
+            return self.kept
+        loaded = self.axis.applied(load_part(self.part.path, self.run_id, (*CHUNK_COLUMNS, *ANCHORS)))
+        if loaded.sha256 != self.part.sha256:
+            msg = f"{self.part.path} changed while the run was read; read it again"
+            raise ShardError(msg)
+        return chunk_columns(loaded.table)
+
+
+def works(source: ChunkSource, ok: BoolArray, groups: Sequence[BoolArray]) -> list[PartWork]:
+    """Return the parts of a run as work; `ok` and the groups are masks over its rows."""
+    kept: Sequence[ChunkColumns | None] = source.kept or [None] * len(source.places)
+    return [
+        PartWork(part, source.run_id, source.axis, chunks, ok[part.place], tuple(group[part.place] for group in groups))
+        for part, chunks in zip(source.places, kept, strict=True)
+    ]

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from servebench.analysis.gaps import GapStatistics, gap_statistics
+from servebench.analysis.gaps import GapFormula, GapStatistics, gap_statistics
 from servebench.analysis.numbers import UNDEFINED, significant
 from servebench.analysis.render import align
 from servebench.analysis.source import RunData
@@ -17,6 +17,7 @@ from servebench.metrics.dialects import (
     DIALECT_BY_NAME,
     DIALECTS,
     Dialect,
+    GapRule,
     Quantity,
     Totals,
     locust_percentile,
@@ -122,24 +123,29 @@ def _of_values(dialect: Dialect, quantity: Quantity, ms: FloatArray) -> Spoken:
     return Spoken(quantity, len(ms), found)
 
 
+def with_zeros(chunks: ChunkColumns, ok: BoolArray) -> Gaps:
+    """Return the gaps between token events, and a zero for each token beyond the first of an event."""
+    gaps = chunk_gaps(chunks, ok)
+    known = np.where(chunks.is_token() & ok[chunks.request()], np.nan_to_num(chunks.tokens, nan=1.0), 0.0)
+    more = np.maximum(known - 1, 0).astype(np.int64)
+    return Gaps(
+        np.concatenate((gaps.ns, np.zeros(int(more.sum())))),
+        np.concatenate((gaps.request, np.repeat(chunks.request(), more))),
+        np.concatenate((gaps.at_ns, np.repeat(chunks.ns, more))),
+    )
+
+
+def between_choices(chunks: ChunkColumns, ok: BoolArray) -> Gaps:
+    """Return the gaps between events with a choice, those without text included."""
+    return gaps_of(chunks, chunks.is_choice() & ok[chunks.request()])
+
+
+_RULES: dict[GapRule, GapFormula] = {"choice": between_choices, "token": chunk_gaps, "token and zeros": with_zeros}
+
+
 def _of_gaps(run: RunData, dialect: Dialect, quantity: Quantity) -> Spoken:
-    def with_zeros(chunks: ChunkColumns, ok: BoolArray) -> Gaps:
-        """Return the gaps, and a zero for each token beyond the first of an event."""
-        gaps = chunk_gaps(chunks, ok)
-        known = np.where(chunks.is_token() & ok[chunks.request()], np.nan_to_num(chunks.tokens, nan=1.0), 0.0)
-        more = np.maximum(known - 1, 0).astype(np.int64)
-        return Gaps(
-            np.concatenate((gaps.ns, np.zeros(int(more.sum())))),
-            np.concatenate((gaps.request, np.repeat(chunks.request(), more))),
-            np.concatenate((gaps.at_ns, np.repeat(chunks.ns, more))),
-        )
-
-    def between_choices(chunks: ChunkColumns, ok: BoolArray) -> Gaps:
-        return gaps_of(chunks, chunks.is_choice() & ok[chunks.request()])
-
-    rules = {"choice": between_choices, "token": chunk_gaps, "token and zeros": with_zeros}
     quantiles = [q for q in dialect.statistics.values() if q is not None]
-    (found,) = gap_statistics(run, [run.measured], quantiles, rules[quantity.gaps or "token"])
+    (found,) = gap_statistics(run, [run.measured], quantiles, _RULES[quantity.gaps or "token"])
     return Spoken(quantity, found.n, _gap_words(dialect, found))
 
 

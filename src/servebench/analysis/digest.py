@@ -1,6 +1,7 @@
 """Know everything that is said about a run, computed once for merge, summary and report."""
 
 from collections import Counter
+from concurrent.futures import Executor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -73,12 +74,12 @@ class Examined(NamedTuple):
         return self.run.health
 
 
-def examine(folder: Path) -> Examined:
-    """Read a run folder and compute everything.
+def examine(folder: Path, executor: Executor | None = None) -> Examined:
+    """Read a run folder and compute everything; an executor shares the reading.
 
     Raises ShardError where the folder is no run folder.
     """
-    run = load_run(folder)
+    run = load_run(folder, executor)
     return Examined(run, digest(run))
 
 

@@ -1,7 +1,7 @@
 """Know when output tokens arrived, per request and stretch of the run, without keeping the events."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -46,15 +46,15 @@ def edges_of(manifest: Manifest) -> FloatArray:
     return np.array(sorted(ends), np.float64)
 
 
+@dataclass(slots=True)
 class FlowBuilder:
-    """Takes the parts of a run one after the other."""
+    """Takes the parts of a run one after the other; builders of neighbouring parts add up."""
 
-    def __init__(self, edges_ns: FloatArray) -> None:
-        self.edges_ns = edges_ns
-        self._found: list[tuple[IntArray, IntArray, FloatArray]] = []
-        self._per_second: FloatArray = np.zeros(1)
-        self._longest: FloatArray = np.zeros(1)
-        self._rows = 0
+    edges_ns: FloatArray
+    found: list[tuple[IntArray, IntArray, FloatArray]] = field(default_factory=list)
+    per_second: FloatArray = field(default_factory=lambda: np.zeros(1))
+    longest: FloatArray = field(default_factory=lambda: np.zeros(1))
+    rows: int = 0
 
     def add(self, c: RequestColumns, chunks: ChunkColumns, gaps: Gaps) -> None:
         """Count the tokens and gaps of a part; an answer in one piece brings its tokens at its end."""
@@ -66,29 +66,39 @@ class FlowBuilder:
         cell = row * size + np.searchsorted(self.edges_ns, ns, side="right")
         sums = np.bincount(cell, tokens, minlength=1)
         filled = np.flatnonzero(sums)
-        self._found.append((filled // size + self._rows, filled % size, sums[filled].astype(np.float64)))
+        self.found.append((filled // size + self.rows, filled % size, sums[filled].astype(np.float64)))
         self._count_seconds(ns, tokens)
         self._note_gaps(gaps)
-        self._rows += len(c)
+        self.rows += len(c)
 
     def _count_seconds(self, ns: FloatArray, tokens: FloatArray) -> None:
         seconds = np.maximum(ns // 1e9, 0).astype(np.int64)
-        counted: FloatArray = np.bincount(seconds, tokens, minlength=len(self._per_second)).astype(np.float64)
-        counted[: len(self._per_second)] += self._per_second
-        self._per_second = counted
+        counted: FloatArray = np.bincount(seconds, tokens, minlength=len(self.per_second)).astype(np.float64)
+        counted[: len(self.per_second)] += self.per_second
+        self.per_second = counted
 
     def _note_gaps(self, gaps: Gaps) -> None:
         seconds = np.maximum(gaps.at_ns // 1e9, 0).astype(np.int64)
-        longest = np.zeros(max(len(self._longest), int(seconds.max(initial=0)) + 1))
-        longest[: len(self._longest)] = self._longest
+        longest = np.zeros(max(len(self.longest), int(seconds.max(initial=0)) + 1))
+        longest[: len(self.longest)] = self.longest
         np.maximum.at(longest, seconds, gaps.ns)
-        self._longest = longest
+        self.longest = longest
+
+    def merge(self, other: "FlowBuilder") -> None:
+        """Take what another builder counted of the parts that follow."""
+        self.found += [(rows + self.rows, stretches, tokens) for rows, stretches, tokens in other.found]
+        self.rows += other.rows
+        self.per_second = _padded(self.per_second, len(other.per_second))
+        self.per_second[: len(other.per_second)] += other.per_second
+        self.longest = _padded(self.longest, len(other.longest))
+        mine = self.longest[: len(other.longest)]
+        np.maximum(mine, other.longest, out=mine)
 
     def finish(self, place: IntArray) -> TokenFlow:
         """Return the flow; `place` says where each row, counted over all parts in order, stands in the run."""
         rows, stretches, tokens = (
-            (np.concatenate(list(column)) for column in zip(*self._found, strict=True))
-            if self._found
+            (np.concatenate(list(column)) for column in zip(*self.found, strict=True))
+            if self.found
             else (np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0))
         )
         return TokenFlow(
@@ -96,9 +106,14 @@ class FlowBuilder:
             row=place[rows],
             stretch=stretches,
             tokens=tokens,
-            per_second=self._per_second,
-            longest_gap_ns=self._longest,
+            per_second=self.per_second,
+            longest_gap_ns=self.longest,
         )
+
+
+def _padded(values: FloatArray, size: int) -> FloatArray:
+    """Return the values with zeros behind them, at least `size` of both."""
+    return np.concatenate((values, np.zeros(max(0, size - len(values)))))
 
 
 def window_tokens(flow: TokenFlow, windows: Sequence[Window], rows: BoolArray | None = None) -> float:

@@ -1,10 +1,11 @@
 """Know exact statistics of chunk gaps for groups of rows, in two passes over the parts."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
+from servebench.analysis.chunks import PartWork, by_size, works
 from servebench.analysis.source import RunData
 from servebench.metrics.columns import BoolArray, ChunkColumns, FloatArray
 from servebench.metrics.events import Gaps, chunk_gaps
@@ -45,32 +46,58 @@ def gap_statistics(
     return found
 
 
-def _shown(run: RunData, groups: Sequence[BoolArray], formula: GapFormula) -> Iterator[tuple[int, FloatArray]]:
-    """Yield the gaps of each group, by its number, part by part."""
-    for part in run.chunks.parts():
-        gaps = formula(part.chunks, run.columns.ok[part.place])
-        rows = part.place[gaps.request]
-        for index, group in enumerate(groups):
-            yield index, gaps.ns[group[rows]]
+def tally_parts(parts: Sequence[PartWork], formula: GapFormula) -> list[Tally]:
+    """Return the first count of the gaps of each group over some parts."""
+    tallies = [Tally() for _ in parts[0].groups] if parts else []
+    for part in parts:
+        gaps = formula(part.chunks(), part.ok)
+        for tally, group in zip(tallies, part.groups, strict=True):
+            tally.add(gaps.ns[group[gaps.request]])
+    return tallies
+
+
+def find_in_parts(
+    parts: Sequence[PartWork], formula: GapFormula, tallies: Sequence[Tally], quantiles: Sequence[float]
+) -> list[Finder]:
+    """Return the second count of the gaps of each group over some parts."""
+    finders = [Finder(tally, quantiles) for tally in tallies]
+    for part in parts:
+        gaps = formula(part.chunks(), part.ok)
+        for finder, group in zip(finders, part.groups, strict=True):
+            finder.add(gaps.ns[group[gaps.request]])
+    return finders
+
+
+def _batches(run: RunData, groups: Sequence[BoolArray]) -> list[list[PartWork]]:
+    parts = works(run.chunks, run.columns.ok, groups)
+    if run.chunks.executor is None or not parts:
+        return [parts]
+    return by_size(parts, [part.part.path.stat().st_size for part in parts])
 
 
 def _tallied(run: RunData, groups: Sequence[BoolArray], formula: GapFormula) -> list[Tally]:
-    tallies = [Tally() for _ in groups]
-    for index, values in _shown(run, groups, formula):
-        tallies[index].add(values)
-    return tallies
+    batches, executor = _batches(run, groups), run.chunks.executor
+    mapped = executor.map if executor is not None else map
+    total = [Tally() for _ in groups]
+    for tallies in mapped(tally_parts, batches, [formula] * len(batches)):
+        for own, other in zip(total, tallies, strict=False):
+            own.merge(other)
+    return total
 
 
 def _exact(
     run: RunData, groups: Sequence[BoolArray], tallies: Sequence[Tally], wanted: tuple[Sequence[float], GapFormula]
 ) -> list[GapStatistics]:
     quantiles, formula = wanted
-    finders = [Finder(tally, quantiles) for tally in tallies]
-    for index, values in _shown(run, groups, formula):
-        finders[index].add(values)
+    batches, executor = _batches(run, groups), run.chunks.executor
+    mapped, count = executor.map if executor is not None else map, len(batches)
+    total = [Finder(tally, quantiles) for tally in tallies]
+    for finders in mapped(find_in_parts, batches, [formula] * count, [tallies] * count, [quantiles] * count):
+        for own, other in zip(total, finders, strict=True):
+            own.merge(other)
     return [
         GapStatistics(n=tally.n, quantiles=finder.found(), mean=tally.mean, min=tally.min, max=tally.max)
-        for tally, finder in zip(tallies, finders, strict=True)
+        for tally, finder in zip(tallies, total, strict=True)
     ]
 
 

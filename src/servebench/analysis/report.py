@@ -22,13 +22,13 @@ from servebench.shards.manifest import write_atomic
 REPORT_NAME = "report.html"
 
 
-def write_report(folder: Path) -> Path:
-    """Read a run folder, merged or not, and write `report.html` into it; return its path.
+def write_report(folder: Path, examined: Examined | None = None) -> Path:
+    """Write `report.html` into a run folder, merged or not, and return its path; `examined`: as it was read already.
 
     Raises ShardError where the folder is no run folder.
     """
     path = folder / REPORT_NAME
-    write_atomic(path, report_html(examine(folder)).encode())
+    write_atomic(path, report_html(examined or examine(folder)).encode())
     return path
 
 

@@ -4,26 +4,30 @@ Rows are kept; the events of their answers are reduced part by part to what form
 `TokenFlow`, tallies of gaps), so memory grows with the requests and not with the tokens.
 """
 
+from collections.abc import Sequence
+from concurrent.futures import Executor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from servebench.analysis.chunks import KEPT_EVENTS, ChunkSource, PartPlace
+from servebench.analysis.chunks import KEPT_EVENTS, ChunkSource, PartPlace, by_size
 from servebench.analysis.columns import chunk_columns, flags, floats, request_columns, words
 from servebench.analysis.flow import FlowBuilder, TokenFlow, edges_of
 from servebench.analysis.health import Health, read_health, spoiled_rows
 from servebench.analysis.time_axis import TimeAxis
+from servebench.core.errors import ShardError
 from servebench.metrics import ChunkColumns, RequestColumns
 from servebench.metrics.columns import BoolArray, FloatArray, IntArray, join, take
 from servebench.metrics.events import Gaps, chunk_gaps
 from servebench.metrics.exact import Tally
 from servebench.metrics.formulas import REQUEST_FORMULAS, within
 from servebench.shards.manifest import Manifest, Shard, read_manifest
-from servebench.shards.reader import LoadedPart, iter_parts
+from servebench.shards.reader import LoadedPart, load_part, part_paths
 from servebench.shards.schema import REQUESTS_SCHEMA
 from servebench.workload.model import Objective, Workload
 
@@ -61,31 +65,52 @@ class RunData:
     faults: tuple[str, ...]
 
 
-def load_run(folder: Path) -> RunData:
-    """Return everything that a run folder holds.
+def load_run(folder: Path, executor: Executor | None = None) -> RunData:
+    """Return everything that a run folder holds; an executor shares the work, now and whenever events are seen again.
 
     Raises ShardError where the folder has no readable manifest or no folder of parts.
     """
     manifest = read_manifest(folder)
     axis = TimeAxis.of(folder, manifest)
     manifest = msgspec.structs.replace(manifest, clock=axis.knots())
-    health = read_health(folder, manifest.run_id, axis)
-    reading = _Reading(health=health, flow=FlowBuilder(edges_of(manifest)), axis=axis)
-    for part in iter_parts(folder / PARTS, manifest.run_id):
-        if isinstance(part, LoadedPart):
-            reading.add(part)
-        else:
-            reading.faults.append(f"{PARTS}/{part.place} {part.message}")
-    return _assembled(folder, manifest, reading)
+    frame = Frame(manifest.run_id, read_health(folder, manifest.run_id, axis), edges_of(manifest), axis)
+    paths = part_paths(folder / PARTS)
+    if executor is None:
+        return _assembled(folder, manifest, read_batch(paths, frame), None)
+    batches = by_size(paths, [path.stat().st_size for path in paths])
+    total = read_batch((), frame)
+    for piece in executor.map(read_batch, batches, [frame] * len(batches)):
+        total.merge(piece)
+    return _assembled(folder, manifest, total, executor)
+
+
+class Frame(NamedTuple):
+    """What every part of a run is read against."""
+
+    run_id: str
+    health: Health
+    edges_ns: FloatArray
+    axis: TimeAxis
+
+
+def read_batch(paths: Sequence[Path], frame: Frame) -> "Reading":
+    """Return what some parts of a run come to, in order of the paths; a part that cannot be used becomes a fault."""
+    reading = Reading(health=frame.health, axis=frame.axis, flow=FlowBuilder(frame.edges_ns))
+    for path in paths:
+        try:
+            reading.add(load_part(path, frame.run_id))
+        except ShardError as error:
+            reading.faults.append(f"{PARTS}/{path.name} {error}")
+    return reading
 
 
 @dataclass(slots=True, kw_only=True)
-class _Reading:
-    """What was taken from the parts so far."""
+class Reading:
+    """What was taken from the parts so far. Readings add up, in the order of their parts."""
 
     health: Health
-    flow: FlowBuilder
     axis: TimeAxis
+    flow: FlowBuilder
     tables: list[pa.Table] = field(default_factory=list)
     columns: list[RequestColumns] = field(default_factory=list)
     spoiled: list[BoolArray] = field(default_factory=list)
@@ -96,6 +121,7 @@ class _Reading:
     faults: list[str] = field(default_factory=list)
 
     def add(self, part: LoadedPart) -> None:
+        """Take a part."""
         part = self.axis.applied(part)
         chunks = chunk_columns(part.table)
         columns = request_columns(part.table, chunks)
@@ -117,8 +143,21 @@ class _Reading:
         for name in set(phase.tolist()):
             self.gaps.setdefault(str(name), Tally()).add(gaps.ns[np.equal(phase, name)[gaps.request]])
 
+    def merge(self, other: "Reading") -> None:
+        """Take what was read of the parts that follow."""
+        self.flow.merge(other.flow)
+        self.tables += other.tables
+        self.columns += other.columns
+        self.spoiled += other.spoiled
+        self.events += other.events
+        self.kept = [*self.kept, *other.kept] if self.events <= KEPT_EVENTS else []
+        self.parts += other.parts
+        self.faults += other.faults
+        for name, tally in other.gaps.items():
+            self.gaps.setdefault(name, Tally()).merge(tally)
 
-def _assembled(folder: Path, manifest: Manifest, reading: _Reading) -> RunData:
+
+def _assembled(folder: Path, manifest: Manifest, reading: Reading, executor: Executor | None) -> RunData:
     empty = pa.schema([REQUESTS_SCHEMA.field(name) for name in SCALARS]).empty_table()
     table = pa.concat_tables([empty, *reading.tables])
     seq, attempt = table["seq"].to_numpy(), table["attempt"].to_numpy()
@@ -134,7 +173,7 @@ def _assembled(folder: Path, manifest: Manifest, reading: _Reading) -> RunData:
         health=reading.health,
         table=table,
         columns=columns,
-        chunks=_chunk_source(manifest, reading, place),
+        chunks=replace(_chunk_source(manifest, reading, place), executor=executor),
         flow=reading.flow.finish(place),
         gaps=reading.gaps,
         seq=seq,
@@ -153,7 +192,7 @@ def _assembled(folder: Path, manifest: Manifest, reading: _Reading) -> RunData:
     )
 
 
-def _chunk_source(manifest: Manifest, reading: _Reading, place: IntArray) -> ChunkSource:
+def _chunk_source(manifest: Manifest, reading: Reading, place: IntArray) -> ChunkSource:
     starts = np.cumsum([0, *(part.num_rows for part in reading.tables)])
     places = [
         PartPlace(path, digest, place[start:stop])

@@ -15,12 +15,13 @@ from servebench.core.outcomes import ExitCode
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """How results are wanted on stdout."""
+    """How results are wanted on stdout; `executor`: address of a cluster that helps to read, None = this machine."""
 
     quiet: bool = False
     as_json: bool = False
     report: bool = True
     show_invalid: bool = False
+    executor: str | None = None
     compact: bool = True
 
 
@@ -70,15 +71,18 @@ def show_results(folder: Path, wanted: Wanted) -> int:
     """Merge a run, write its report, print the summary on stdout; return the exit code of its verdict."""
     from servebench.analysis.digest import examine
     from servebench.analysis.merge import SUMMARY_NAME, compact_parts, write_outputs
+    from servebench.analysis.pool import helpers
     from servebench.analysis.report import write_report
     from servebench.analysis.text import summary_lines, verdict_line
     from servebench.analysis.verdict import exit_code
 
     if wanted.compact:
         compact_parts(folder)
-    found = examine(folder).digest
-    write_outputs(folder, found)
-    report = shown_path(write_report(folder)) if wanted.report else None
+    with helpers(folder, wanted.executor) as executor:
+        examined = examine(folder, executor)
+        found = examined.digest
+        write_outputs(folder, found)
+        report = shown_path(write_report(folder, examined)) if wanted.report else None
     if wanted.as_json:
         click.echo((folder / SUMMARY_NAME).read_text(encoding="utf-8").rstrip())
     elif wanted.quiet:

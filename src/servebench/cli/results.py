@@ -78,14 +78,16 @@ def table(
         msg = "table needs a run folder.\n  try: servebench table runs/…"
         raise InputError(msg)
     from servebench.analysis.digest import examine
+    from servebench.analysis.pool import helpers
     from servebench.analysis.tables import percentile_table
 
-    examined = examine(run)
-    if dialect is not None or dialects:
-        click.echo(_in_dialect(examined, None if dialects else dialect, form), nl=False)
-        return _code(examined)
     columns = [name.strip() for name in by.split(",") if name.strip()]
-    found = percentile_table(examined.run, columns, all_quantiles=all_quantiles, warmup=warmup)
+    with helpers(run) as executor:
+        examined = examine(run, executor)
+        if dialect is not None or dialects:
+            click.echo(_in_dialect(examined, None if dialects else dialect, form), nl=False)
+            return _code(examined)
+        found = percentile_table(examined.run, columns, all_quantiles=all_quantiles, warmup=warmup)
     click.echo(_rendered(found, form, every=all_metrics), nl=False)
     return _code(examined)
 
@@ -107,11 +109,13 @@ def report(*, run: Path, show: bool) -> int:
     """
     from servebench.analysis.digest import examine
     from servebench.analysis.merge import write_outputs
+    from servebench.analysis.pool import helpers
     from servebench.analysis.report import write_report
 
-    examined = examine(run)
-    write_outputs(run, examined.digest)
-    path = write_report(run)
+    with helpers(run) as executor:
+        examined = examine(run, executor)
+        write_outputs(run, examined.digest)
+        path = write_report(run, examined)
     click.echo(shown_path(path))
     if show:
         webbrowser.open(path.absolute().as_uri())

@@ -92,6 +92,15 @@ class Finder:
         if len(kept):
             self._merge(*np.unique(kept, return_counts=True))
 
+    def merge(self, other: "Finder") -> None:
+        """Take what another finder of the same tally and quantiles was shown."""
+        self._merge(*other.kept)
+
+    @property
+    def kept(self) -> tuple[FloatArray, IntArray]:
+        """The distinct values seen in the wanted cells, ascending, and how often."""
+        return self._values, self._counts
+
     def _merge(self, values: FloatArray, counts: IntArray) -> None:
         both, place = np.unique(np.concatenate((self._values, values)), return_inverse=True)
         self._counts = np.bincount(place, np.concatenate((self._counts, counts)), len(both)).astype(np.int64)

@@ -1,17 +1,22 @@
 """Runs whose events are too many to be kept give the same numbers as those whose events are."""
 
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
+from multiprocessing import get_context
 from pathlib import Path
 
 import numpy as np
 import pytest
 from tests.builders import MS, RunSpec, S, busy_run, events, query, row, steady, write_run
 
+from servebench.analysis.chunks import by_size
+from servebench.analysis.dialects import dialect_named, speak
+from servebench.analysis.pool import helpers
 from servebench.analysis.samples import rate_over
 from servebench.analysis.source import RunData, load_run
 from servebench.analysis.tables import percentile_table
 from servebench.analysis.windows import phase_windows
-from servebench.core.errors import ShardError
+from servebench.core.errors import InputError, ShardError
 
 GAPS = """
     with events as (
@@ -87,3 +92,29 @@ def test_an_answer_in_one_piece_brings_its_tokens_at_its_end(tmp_path: Path) -> 
     early, late = phase_windows(run).values()
     assert rate_over("output_token_throughput", run, [early]) == 0
     assert rate_over("output_token_throughput", run, [late]) == pytest.approx(40 / 6)
+
+
+def test_processes_that_share_the_reading_change_no_number(busy: RunData, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("servebench.analysis.chunks.BATCH_BYTES", 1)
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as executor:
+        shared = load_run(busy.folder, executor)
+        table = percentile_table(read_again(shared), ("worker",))
+        speech = speak(read_again(shared), dialect_named("vllm"))
+    assert table == percentile_table(busy, ("worker",))
+    assert speech == speak(busy, dialect_named("vllm"))
+    assert shared.shards == busy.shards
+    assert shared.flow.per_second.tolist() == pytest.approx(busy.flow.per_second.tolist())
+    assert shared.flow.longest_gap_ns.tolist() == busy.flow.longest_gap_ns.tolist()
+
+
+def test_parts_are_read_in_batches_of_about_one_size() -> None:
+    sizes = [3_000_000, 3_000_000, 3_000_000, 9_000_000, 1]
+    assert by_size("abcde", sizes) == [["a", "b"], ["c"], ["d"], ["e"]]
+    assert by_size("", []) == []
+
+
+def test_small_runs_need_no_helpers_and_a_strange_address_is_told(busy: RunData) -> None:
+    with helpers(busy.folder) as executor:
+        assert executor is None
+    with pytest.raises(InputError, match="dask://"), helpers(busy.folder, "spark://x"):
+        pass
