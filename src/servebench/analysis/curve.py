@@ -1,16 +1,16 @@
 """Know throughput under load: for each load level what was offered, what was achieved, and the latency there."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
 from servebench.analysis.numbers import plain
-from servebench.analysis.samples import Samples, of_rows, rate_over, sample_all
+from servebench.analysis.samples import rate_over
 from servebench.analysis.source import RunData
-from servebench.analysis.tables import TableRow, statistics_row
+from servebench.analysis.tables import TableRow, bounded, in_order, statistics_row
 from servebench.analysis.windows import Level, levels, rows_of
-from servebench.metrics import METRIC_BY_NAME, RequestColumns, Window
+from servebench.metrics import METRIC_BY_NAME, Metric, RequestColumns, Window
+from servebench.metrics.columns import BoolArray, IntArray
 
 CURVE_METRICS: tuple[str, ...] = ("ttft", "tpot", "e2e")
 CURVE_QUANTILES: tuple[str, ...] = ("p50", "p95", "p99")
@@ -50,17 +50,17 @@ class CurvePoint:
         for name, row in self.latency.items():
             unit = row.unit.replace("/", "_per_")
             found[f"{name}_n"] = row.n
-            found |= {f"{name}_{q}_{unit}": plain(getattr(row, q)) for q in CURVE_QUANTILES}
+            found |= {f"{name}_{q}_{unit}": plain(getattr(row, q)) for q in (*CURVE_QUANTILES, "p95_lo", "p95_hi")}
         return found
 
 
 def curve(run: RunData) -> tuple[CurvePoint, ...]:
     """Return one point per measured level that ran, in order of time."""
-    samples = sample_all(run.columns)
-    return tuple(_point(run, level, samples) for level in levels(run) if level.measured)
+    order = np.argsort(run.columns.sent_ns, kind="stable")
+    return tuple(_point(run, level, order) for level in levels(run) if level.measured)
 
 
-def _point(run: RunData, level: Level, samples: Mapping[str, Samples]) -> CurvePoint:
+def _point(run: RunData, level: Level, order: IntArray) -> CurvePoint:
     rows = rows_of(run, level)
     clean = rows & ~run.spoiled
     return CurvePoint(
@@ -72,10 +72,14 @@ def _point(run: RunData, level: Level, samples: Mapping[str, Samples]) -> CurveP
         achieved_per_s=rate_over("request_throughput", run, [level.window]),
         output_tokens_per_s=rate_over("output_token_throughput", run, [level.window]),
         in_flight_mean=in_flight_mean(run.columns, level.window),
-        latency={
-            name: statistics_row(METRIC_BY_NAME[name], (), of_rows(samples[name], clean)) for name in CURVE_METRICS
-        },
+        latency={name: _latency(run, METRIC_BY_NAME[name], clean, order) for name in CURVE_METRICS},
     )
+
+
+def _latency(run: RunData, metric: Metric, rows: BoolArray, order: IntArray) -> TableRow:
+    values = in_order(run, metric, rows, order)
+    row = statistics_row(metric, (), values)
+    return bounded(row, metric, values) if row.n else row
 
 
 def in_flight_mean(c: RequestColumns, window: Window) -> float:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from servebench.analysis.arrivals import Arrivals, arrivals
 from servebench.analysis.recovery import Recovery, recoveries
 from servebench.analysis.saturation import Saturation, saturations
-from servebench.analysis.soak import Drift, Stalls, drifts, periodic_stalls
+from servebench.analysis.soak import Drift, Growth, Stalls, drifts, growths, periodic_stalls
 from servebench.analysis.source import RunData
 from servebench.analysis.steady import Settling, settling
 
@@ -20,6 +20,7 @@ class Findings:
     recovery: tuple[Recovery, ...]
     drift: tuple[Drift, ...]
     stalls: tuple[Stalls, ...]
+    memory: tuple[Growth, ...]
 
     @property
     def marks(self) -> tuple[str, ...]:
@@ -36,6 +37,7 @@ class Findings:
             *moved,
             *(found.sentence for found in self.stalls),
             *(found.sentence for found in self.recovery),
+            *(found.sentence for found in self.memory if found.grows),
         )
 
 
@@ -48,4 +50,5 @@ def find(run: RunData) -> Findings:
         recovery=recoveries(run),
         drift=drifts(run),
         stalls=periodic_stalls(run),
+        memory=growths(run),
     )

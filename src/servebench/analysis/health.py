@@ -24,6 +24,7 @@ class Health:
     hub_lag_p99_ns: FloatArray
     cpu_share: FloatArray
     read_delay_p99_ns: FloatArray
+    rss_bytes: FloatArray
     spoiled: BoolArray
 
 
@@ -44,6 +45,7 @@ def read_health(folder: Path, run_id: str, axis: TimeAxis | None = None) -> Heal
         hub_lag_p99_ns=floats(table, "hub_lag_p99_ns"),
         cpu_share=floats(table, "cpu_share"),
         read_delay_p99_ns=floats(table, "read_delay_p99_ns"),
+        rss_bytes=floats(table, "rss_bytes"),
         spoiled=flags(table, "spoiled"),
     )
 

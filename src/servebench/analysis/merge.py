@@ -135,4 +135,5 @@ def _findings(found: Findings) -> dict[str, list[dict[str, Any]]]:
         "recovery": [item._asdict() for item in found.recovery],
         "drift": [item._asdict() for item in found.drift],
         "stalls": [item._asdict() for item in found.stalls],
+        "memory": [item._asdict() for item in found.memory],
     }

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from servebench.analysis.source import RunData
-from servebench.analysis.trends import rhythm, slope, steps
+from servebench.analysis.trends import rhythm, rise, slope, steps
 from servebench.analysis.windows import phase_windows
 from servebench.metrics import METRIC_BY_NAME, Window, formulas
 from servebench.metrics.columns import FloatArray
@@ -19,6 +19,7 @@ from servebench.metrics.columns import FloatArray
 LEAST_SECONDS = 1_800
 LEAST_WINDOWS = 24
 LEAST_PER_WINDOW = 20
+LEAST_GROWTH = 0.01
 SOAK_METRICS: tuple[str, ...] = ("ttft", "tpot")
 _STEADY_SHAPES = frozenset({"steady", "soak"})
 
@@ -68,6 +69,28 @@ class Stalls(NamedTuple):
             f"Long gaps come back every {self.period_s:.1f} s in {self.phase} ({self.events} seconds with one, chance "
             f"of that without a rhythm {self.p_value:.1g})."
         )
+
+
+class Growth(NamedTuple):
+    """How the memory of one client process changed over a phase: bytes an hour, and with an interval as a share."""
+
+    phase: str
+    worker: str
+    bytes_per_hour: float
+    change: float
+    lo: float | None
+    hi: float | None
+
+    @property
+    def grows(self) -> bool:
+        """Return whether the whole interval lies above 1 % over the phase."""
+        return self.lo is not None and self.lo > LEAST_GROWTH
+
+    @property
+    def sentence(self) -> str:
+        """Return the finding in words."""
+        size = self.bytes_per_hour / 1e6
+        return f"Memory of {self.worker} grows by {size:.3g} MB an hour in {self.phase} ({100 * self.change:+.1f} %)."
 
 
 def steady_windows(run: RunData) -> dict[str, Window]:
@@ -148,6 +171,25 @@ def _kind(series: FloatArray, places: list[int], *, certain: bool) -> str:
     if abs(a - b) < 0.1 * max(a, b):
         return "drift or step"
     return "drift" if a < b else "step"
+
+
+def growths(run: RunData) -> tuple[Growth, ...]:
+    """Return how the memory of each worker changed in each long steady phase."""
+    health, found = run.health, []
+    for phase, window in steady_windows(run).items():
+        inside = (health.t_ns > window.start_ns) & (health.t_ns <= window.end_ns) & (health.rss_bytes > 0)
+        for worker in dict.fromkeys(health.worker[inside]):
+            mine = inside & np.equal(health.worker, worker)
+            minute = ((health.t_ns[mine] - window.start_ns) / 60e9).astype(np.int64)
+            counts = np.bincount(minute)
+            sums = np.bincount(minute, health.rss_bytes[mine])
+            means: FloatArray = (sums[counts > 0] / counts[counts > 0]).astype(np.float64)
+            if len(means) < LEAST_WINDOWS:
+                continue
+            change, lo, hi = rise(means / means[0])
+            per_hour = float(means[0]) * change / (len(means) / 60)
+            found.append(Growth(phase, str(worker), per_hour, change, lo, hi))
+    return tuple(found)
 
 
 def periodic_stalls(run: RunData) -> tuple[Stalls, ...]:

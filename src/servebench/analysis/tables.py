@@ -145,7 +145,7 @@ def _metric_rows(
         else:
             row = statistics_row(metric, group.key, of_rows(material.samples[metric.name], group.rows), all_quantiles)
             wants = metric.name in INTERVALS and row.n > 0
-            yield _bounded(row, metric, in_order(run, metric, group.rows, material.order)) if wants else row
+            yield bounded(row, metric, in_order(run, metric, group.rows, material.order)) if wants else row
 
 
 def in_order(run: RunData, metric: Metric, rows: BoolArray, order: IntArray) -> FloatArray:
@@ -154,7 +154,8 @@ def in_order(run: RunData, metric: Metric, rows: BoolArray, order: IntArray) -> 
     return values[rows[order] & ~np.isnan(values)]
 
 
-def _bounded(row: TableRow, metric: Metric, values: FloatArray) -> TableRow:
+def bounded(row: TableRow, metric: Metric, values: FloatArray) -> TableRow:
+    """Return the row with the interval of its p95; `values` are those of the row in sending order, base units."""
     found = quantile_interval(values, 0.95)
     lo, hi = ((None if bound is None else bound / metric.scale) for bound in (found.lo, found.hi))
     return replace(row, p95_lo=lo, p95_hi=hi, n_eff=found.n_eff)

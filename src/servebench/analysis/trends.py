@@ -1,5 +1,7 @@
 """Know trends of a series of logarithms: slope, steps and rhythm, each wary of neighbours that resemble each other."""
 
+import math
+
 import numpy as np
 
 from servebench.metrics.columns import FloatArray
@@ -19,6 +21,12 @@ def autocorrelation(residuals: FloatArray) -> float:
 
 def slope(y: FloatArray) -> tuple[float, float | None, float | None]:
     """Return the relative change over a series of logarithms with its 95 % interval, None where it is too short."""
+    change, lo, hi = rise(y)
+    return math.expm1(change), None if lo is None else math.expm1(lo), None if hi is None else math.expm1(hi)
+
+
+def rise(y: FloatArray) -> tuple[float, float | None, float | None]:
+    """Return the change over a series along its line with its 95 % interval, None where it is too short."""
     n = len(y)
     x = np.arange(n) - (n - 1) / 2
     centred = y - y.mean()
@@ -26,12 +34,12 @@ def slope(y: FloatArray) -> tuple[float, float | None, float | None]:
     residuals = centred - b * x
     a = autocorrelation(residuals)
     vif = (1 + a) / (1 - a)
-    change = float(np.expm1(b * (n - 1)))
+    change = b * (n - 1)
     if n / vif < LEAST_EFFECTIVE:
         return change, None, None
-    error = np.sqrt(float(residuals @ residuals) / (n - 2) * vif / float(x @ x))
-    half = student_quantile(0.975, max(n / vif - 2, 2)) * error
-    return change, float(np.expm1((b - half) * (n - 1))), float(np.expm1((b + half) * (n - 1)))
+    error = math.sqrt(float(residuals @ residuals) / (n - 2) * vif / float(x @ x))
+    half = student_quantile(0.975, max(n / vif - 2, 2)) * error * (n - 1)
+    return change, change - half, change + half
 
 
 def split(y: FloatArray) -> tuple[int, float]:

@@ -65,7 +65,8 @@ def _groups(plots: Sequence[Plot]) -> tuple[PlotGroup, ...]:
         under(
             "Under load",
             ("throughput", "ttft-load", "tpot-load", "e2e-load", "tokens-concurrency"),
-            "One point per measured load level, a marker shape per phase; no point where samples are too few.",
+            "One point per measured load level, a marker shape per phase; no point where samples are too few. "
+            "Bars: the 95 % interval of p95.",
         ),
         under("Over the run", ("rates", "latency", "tokens", "in-flight")),
         under("Distributions", [p.name for p in plots if p.name.startswith("ecdf-")]),

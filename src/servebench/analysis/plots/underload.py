@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from html import escape
+from typing import Any
 
 import plotly.graph_objects as go
 
@@ -124,7 +125,8 @@ def _tokens_by_concurrency(points: Sequence[CurvePoint]) -> Plot:
 
 def _latency_under_load(metric: str, points: Sequence[CurvePoint], limit: Result | None) -> Plot:
     known = METRIC_BY_NAME[metric]
-    values = [getattr(point.latency[metric], q) or 0.0 for point in points for q in CURVE_QUANTILES]
+    shown = (*CURVE_QUANTILES, "p95_hi")
+    values = [getattr(point.latency[metric], q) or 0.0 for point in points for q in shown]
     top = max([*values, limit.limit if limit and limit.limit < 2 * max(values) else 0.0])
     drawn = figure("offered (requests per second)", f"{known.title} ({known.unit})", top)
     drawn.update_xaxes(range=[0, max(point.level.offered_per_s for point in points) * HEAD_ROOM])
@@ -143,10 +145,10 @@ def _latency_under_load(metric: str, points: Sequence[CurvePoint], limit: Result
             text=escape(limit.sentence).replace("&lt;", "below"),
             showarrow=False,
         )
-    worst = max(values)
+    worst = max(getattr(point.latency[metric], q) or 0.0 for point in points for q in CURVE_QUANTILES)
     summary = f"{known.title} p50, p95, p99 against offered per second; largest {significant(worst)} {known.unit}."
     data = PlotData(
-        ("phase", "offered /s", "n", *(f"{q}, {known.unit}" for q in CURVE_QUANTILES)),
+        ("phase", "offered /s", "n", *(f"{q}, {known.unit}" for q in CURVE_QUANTILES), "p95, 95 % interval"),
         tuple(
             (name, significant(p.level.offered_per_s), count(p.latency[metric].n), *_latencies(p, metric))
             for name, track in _tracks(points)
@@ -156,8 +158,17 @@ def _latency_under_load(metric: str, points: Sequence[CurvePoint], limit: Result
     return Plot(name=f"{metric}-load", title=f"{known.title} under load", summary=summary, figure=drawn, data=data)
 
 
+def _bars(metric: str, track: Sequence[CurvePoint]) -> dict[str, Any]:
+    """Return the 95 % interval of p95 as error bars; no bar where there is none."""
+    rows = [point.latency[metric] for point in track]
+    up = [0.0 if row.p95 is None or row.p95_hi is None else row.p95_hi - row.p95 for row in rows]
+    down = [0.0 if row.p95 is None or row.p95_lo is None else row.p95 - row.p95_lo for row in rows]
+    return {"type": "data", "symmetric": False, "array": up, "arrayminus": down, "thickness": 1, "width": 3}
+
+
 def _latencies(point: CurvePoint, metric: str) -> list[str]:
-    return [significant(getattr(point.latency[metric], q)) for q in CURVE_QUANTILES]
+    row = point.latency[metric]
+    return [*(significant(getattr(row, q)) for q in CURVE_QUANTILES), bounds(row.p95_lo, row.p95_hi)]
 
 
 def _quantile_track(metric: str, q: str, phase: tuple[str, int], track: Sequence[CurvePoint]) -> go.Scatter:
@@ -172,5 +183,6 @@ def _quantile_track(metric: str, q: str, phase: tuple[str, int], track: Sequence
         line={"color": palette.QUANTILE_COLOURS[q], "dash": palette.DASHES[q], "width": 2},
         marker={"symbol": palette.SYMBOLS[phase[1] % len(palette.SYMBOLS)], "size": 8},
         text=[f"{escape(phase[0])}, n {point.latency[metric].n:,}" for point in track],
+        error_y=_bars(metric, track) if q == "p95" else None,
         hovertemplate=f"{q} %{{y:.3g}} {unit} at %{{x:.3g}}/s<br>%{{text}}<extra></extra>",
     )
