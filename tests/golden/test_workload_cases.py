@@ -15,6 +15,7 @@ from servebench.workload.describe import describe
 from servebench.workload.model import Prompts, PromptSource, TraceKind, TraceSlice
 from servebench.workload.prompt_files import read_talks
 from servebench.workload.prompts import PromptSet
+from servebench.workload.reuse import reuse_of
 from servebench.workload.rows import Trace
 from servebench.workload.schedule import Schedule, plan
 from servebench.workload.tokens import estimate_tokens
@@ -160,6 +161,17 @@ def test_prompts_of_blocks_have_the_recorded_length_by_the_estimate() -> None:
     prompts = blocks_prompts()
     counts = [estimate_tokens(prompts.messages(row, None)[0].content) for row in range(4)]
     assert counts == pytest.approx(EXPECTED["R05"]["input_tokens"], abs=4)
+
+
+def test_reuse_counts_the_blocks_whose_whole_chain_came_before() -> None:
+    # Of 1100 + 700 + 600 + 513 tokens: nothing, 512 + 188, 512, and 512 + 1.
+    text = (
+        "name: case\nprompts: {source: {kind: trace}, input_tokens: {from: trace}}\n"
+        "load: {kind: replay, phases: [{name: rows, shape: replay, "
+        f"trace: {{kind: mooncake, path: {CASES / 'traces/R05-mooncake.jsonl'}}}}}]}}\n"
+    )
+    schedule = plan(understood(text))
+    assert reuse_of(schedule, blocks_prompts()) == pytest.approx((700 + 512 + 513) / 2913)
 
 
 def talks(kind: str, file: str) -> tuple[list[str], Counter[str]]:

@@ -3,7 +3,7 @@
 import dataclasses
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -37,19 +37,34 @@ def plan(*, workload: Path, seed: int | None, out: Path | None, as_json: bool) -
     Every worker plans the same schedule; the hash in a run's run.json proves it.
     """
     from servebench.workload.describe import describe
+    from servebench.workload.prompts import PromptSet
+    from servebench.workload.reuse import reuse_of
     from servebench.workload.schedule import plan as make_schedule
 
     loaded = chosen_workload(workload, QuickForm(), seed=seed)
-    schedule = make_schedule(loaded)
-    phases = describe(schedule)
-    click.echo(_json(loaded, schedule, phases) if as_json else "\n".join(plan_lines(loaded, schedule, phases)))
+    if loaded.closed is not None and out is None:
+        click.echo(json.dumps(_closed_json(loaded), indent=2) if as_json else "\n".join(closed_lines(loaded)))
+        return
+    prompts = PromptSet.load(loaded.prompts)
+    schedule = make_schedule(loaded, prompts)
+    phases, talk = describe(schedule), loaded.prompts.conversation
+    # What turns repeat of their own history is known only when the answers are.
+    reuse = None if talk is not None and talk.history == "answers" else reuse_of(schedule, prompts)
+    if as_json:
+        click.echo(_json(loaded, schedule, phases, reuse))
+    else:
+        click.echo("\n".join(plan_lines(loaded, schedule, phases, reuse)))
     if out is not None:
         write_plan(out, schedule)
         say(f"Schedule written to {out}: {len(schedule):,} rows.")
 
 
-def plan_lines(workload: "Workload", schedule: "Schedule", phases: "tuple[PhaseSummary, ...]") -> list[str]:
-    """Return the plan as text of at most 80 columns."""
+def plan_lines(
+    workload: "Workload", schedule: "Schedule", phases: "tuple[PhaseSummary, ...]", reuse: float | None
+) -> list[str]:
+    """Return the plan as text; tables have at most 80 columns."""
+    from servebench.workload.notes import told
+
     seconds = workload.duration_ns / NS_PER_S
     lines = [
         f"{workload.name}: {len(schedule):,} requests in {minutes(seconds)}, seed {workload.seed}",
@@ -64,8 +79,24 @@ def plan_lines(workload: "Workload", schedule: "Schedule", phases: "tuple[PhaseS
         lines += [_length_line("", "output", phase.max_tokens)]
     prompts, repeats = max((p.prompts for p in phases), default=0), sum(p.repeats for p in phases)
     lines += ["", f"Up to {prompts:,} different prompts in a phase; {repeats:,} requests repeat an earlier one whole."]
-    lines += [f"{reason}: {number:,}" for reason, number in schedule.notes.items()]
-    return lines
+    if reuse is not None:
+        lines += [f"{reuse:.1%} of all input tokens repeat the beginning of an earlier prompt (endless prefix cache)."]
+    talks, sent = sum(p.sessions for p in phases), sum(p.n for p in phases)
+    if talks < sent:
+        lines += [f"{talks:,} conversations; {sent - talks:,} later turns follow the answer before them."]
+    return lines + told(schedule.notes)
+
+
+def closed_lines(workload: "Workload") -> list[str]:
+    """Return closed load as text: it has no schedule, its requests follow answers."""
+    load = _closed_json(workload)
+    end = f"{load['requests']:,} requests" if load["requests"] is not None else minutes(float(load["duration_s"]))
+    pause = f"{figure(load['think_time_s'])} s ({load['think_law']})"
+    return [
+        f"{workload.name}: closed load, {load['users']:,} users, {end}, seed {workload.seed}",
+        f"pause {pause} after each answer; {load['warmup_requests']:,} requests of warm-up come before",
+        "Requests follow answers, so there is no schedule to show.",
+    ]
 
 
 def write_plan(path: Path, schedule: "Schedule") -> None:
@@ -80,7 +111,8 @@ def write_plan(path: Path, schedule: "Schedule") -> None:
     columns = {
         "seq": pa.array(schedule.seq),
         "phase": pa.DictionaryArray.from_arrays(schedule.phase, names),
-        "intended_ns": pa.array(schedule.intended_ns),
+        # Later turns of a conversation have no planned time.
+        "intended_ns": pa.array(schedule.intended_ns, mask=schedule.intended_ns == _NONE),
         "prompt_id": pa.array(schedule.prompt_id),
         "input_tokens": pa.array(schedule.input_tokens, mask=schedule.input_tokens == _NONE),
         "max_tokens": pa.array(schedule.max_tokens, mask=schedule.max_tokens == _NONE),
@@ -95,7 +127,25 @@ def write_plan(path: Path, schedule: "Schedule") -> None:
         raise InputError(msg) from error
 
 
-def _json(workload: "Workload", schedule: "Schedule", phases: "tuple[PhaseSummary, ...]") -> str:
+def _closed_json(workload: "Workload") -> dict[str, Any]:
+    load = workload.closed
+    if load is None:
+        msg = f"{workload.name} is no closed load"
+        raise ValueError(msg)
+    return {
+        "name": workload.name,
+        "seed": workload.seed,
+        "users": load.users,
+        "requests": load.requests,
+        "duration_s": None if load.duration_ns is None else load.duration_ns / NS_PER_S,
+        "think_time_s": load.think.mean_ns / NS_PER_S,
+        "think_law": load.think.law,
+        "warmup_requests": load.warmup_requests,
+        "schedule_hash": None,
+    }
+
+
+def _json(workload: "Workload", schedule: "Schedule", phases: "tuple[PhaseSummary, ...]", reuse: float | None) -> str:
     content = {
         "name": workload.name,
         "seed": workload.seed,
@@ -103,6 +153,7 @@ def _json(workload: "Workload", schedule: "Schedule", phases: "tuple[PhaseSummar
         "duration_s": workload.duration_ns / NS_PER_S,
         "schedule_hash": schedule.schedule_hash,
         "notes": schedule.notes,
+        "prefix_reuse": reuse,
         "phases": [dataclasses.asdict(phase) for phase in phases],
     }
     return json.dumps(content, indent=2)

@@ -8,7 +8,8 @@ block of 512 tokens may be 510 or 515 by the server's tokenizer; its share of th
 import hashlib
 
 from servebench.workload.filler import Filler
-from servebench.workload.rows import Trace
+from servebench.workload.lengths import NONE
+from servebench.workload.rows import Ints, Tokens, Trace
 from servebench.workload.tokens import token_weight
 
 JOIN = "\n"
@@ -35,6 +36,28 @@ class BlockTexts:
         for column in (self._blocks.first, self._blocks.last, self._blocks.ids, self._blocks.tokens, self._inputs):
             digest.update(column.tobytes())
         return digest.hexdigest()
+
+    def reuse(self, rows: Ints, input_tokens: Tokens) -> float | None:
+        """Return the share of tokens whose blocks, and all before them, came in an earlier row; None without rows."""
+        known: dict[tuple[int, int], int] = {}
+        hit = total = 0
+        for row, limit in zip(rows.tolist(), input_tokens.tolist(), strict=True):
+            left = int(self._inputs[row]) if limit == NONE else limit
+            total += left
+            chain, seen = 0, True
+            first, last = int(self._blocks.first[row]), int(self._blocks.last[row])
+            blocks = zip(self._blocks.ids[first:last].tolist(), self._blocks.tokens[first:last].tolist(), strict=True)
+            for block, size in blocks:
+                if left <= 0:
+                    break
+                tokens = min(size, left)
+                left -= tokens
+                # A chain of blocks has a number of its own; a block cut by the input's length is still its beginning.
+                number = known.get((chain, block))
+                seen = seen and number is not None
+                hit += tokens if seen else 0
+                chain = known.setdefault((chain, block), len(known) + 1) if number is None else number
+        return hit / total if total else None
 
     def text(self, row: int, input_tokens: int | None) -> str:
         """Return the prompt of a row, cut to `input_tokens`; None: as long as recorded.

@@ -34,7 +34,7 @@ class PromptSet:
 
     `starts` says at which prompts conversations begin, and ends with the number of prompts. `replies` is the length of
     the reply to each prompt in the file, int32, where the workload asks for that. `skipped` counts rows of dumps that
-    are no prompts, by reason.
+    are no prompts, by reason. `blocks` is set where prompts are made of a trace's rows.
     """
 
     def __init__(
@@ -44,7 +44,7 @@ class PromptSet:
         self._blob, self._offsets = pile.blob, pile.offsets
         # Estimated when asked for: a million prompts are loaded in the time that reading them takes.
         self._weights = array("d", [math.nan]) * len(pile)
-        self._filler, self._blocks, self._shared_share = filler, blocks, shared_share
+        self._filler, self.blocks, self.shared_share = filler, blocks, shared_share
         self._join_weight = token_weight(JOIN)
         self._salt = ""
         self.skipped = dict(pile.skipped)
@@ -89,13 +89,13 @@ class PromptSet:
         return cls(pile, filler, blocks=blocks, shared_share=prompts.shared_share)
 
     def __len__(self) -> int:
-        return len(self._weights) if self._blocks is None else len(self._blocks)
+        return len(self._weights) if self.blocks is None else len(self.blocks)
 
     @property
     def sha256(self) -> str:
         """Digest of all prompts in order; equal on two machines that will send the same texts."""
-        if self._blocks is not None:
-            return self._blocks.sha256
+        if self.blocks is not None:
+            return self.blocks.sha256
         digest = hashlib.sha256(self._blob)
         digest.update(self._offsets.tobytes())
         return digest.hexdigest()
@@ -106,35 +106,36 @@ class PromptSet:
 
     def text(self, prompt_id: int) -> str:
         """Return a prompt as it stands in its file, or of a trace as long as it was recorded."""
-        if self._blocks is not None:
-            return self._blocks.text(prompt_id, None)
+        if self.blocks is not None:
+            return self.blocks.text(prompt_id, None)
         return self._blob[self._offsets[prompt_id] : self._offsets[prompt_id + 1]].decode()
+
+    def weight(self, prompt_id: int) -> float:
+        """Return the tokens of a prompt as it stands, by estimate; not of one made of blocks."""
+        weight = self._weights[prompt_id]
+        if math.isnan(weight):
+            weight = self._weights[prompt_id] = token_weight(self.text(prompt_id))
+        return weight
 
     def messages(self, prompt_id: int, input_tokens: int | None) -> tuple[Message, ...]:
         """Return the messages to send, of about `input_tokens` tokens by `estimate_tokens`, without those of a salt.
 
         None, or fewer than the prompt has: the prompt alone, whole. A shared prefix keeps its share all the same.
         """
-        if self._blocks is not None:
-            return (Message("user", self._salt + self._blocks.text(prompt_id, input_tokens)),)
+        if self.blocks is not None:
+            return (Message("user", self._salt + self.blocks.text(prompt_id, input_tokens)),)
         text = self.text(prompt_id)
         front = ""
-        if self._shared_share:
-            wanted = max(input_tokens or 0, self._weight(prompt_id) / (1 - self._shared_share))
-            front = self._filler.cut(0, wanted * self._shared_share - self._join_weight) + JOIN
-            input_tokens = round(wanted * (1 - self._shared_share))
+        if self.shared_share:
+            wanted = max(input_tokens or 0, self.weight(prompt_id) / (1 - self.shared_share))
+            front = self._filler.cut(0, wanted * self.shared_share - self._join_weight) + JOIN
+            input_tokens = round(wanted * (1 - self.shared_share))
         if input_tokens is not None:
-            room = input_tokens - self._weight(prompt_id) - self._join_weight
+            room = input_tokens - self.weight(prompt_id) - self._join_weight
             if room >= 1:
                 first = (prompt_id * 2_654_435_761 + input_tokens * 40_503) % self._filler.words
                 text = self._filler.cut(first, room) + JOIN + text
         return (Message("user", self._salt + front + text),)
-
-    def _weight(self, prompt_id: int) -> float:
-        weight = self._weights[prompt_id]
-        if math.isnan(weight):
-            weight = self._weights[prompt_id] = token_weight(self.text(prompt_id))
-        return weight
 
 
 class Pile:

@@ -13,6 +13,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from servebench.core.errors import InputError
 from servebench.core.records import Ask
 from servebench.workload.draw import Drawer, known
 from servebench.workload.lengths import NONE
@@ -128,8 +129,11 @@ def plan(workload: Workload, prompts: PromptSet | None = None) -> Schedule:
     """Return the schedule of a workload: the same on every process.
 
     Pass the prompts where they are loaded already. Raises SpecError or InputError for prompt and trace files that are
-    not usable; a workload may plan no request at all.
+    not usable, and InputError for closed load; a workload may plan no request at all.
     """
+    if workload.closed is not None:
+        msg = f"{workload.name} is closed load: its requests follow answers, so there is no schedule"
+        raise InputError(msg)
     traces = Traces(workload.seed)
     loaded = PromptSet.load(workload.prompts) if prompts is None else prompts
     drawer = Drawer(workload, loaded, traces)

@@ -15,9 +15,11 @@ from servebench.core.units import NS_PER_S
 from servebench.workload.builtin import data_path, read_data
 from servebench.workload.draw import Drawer
 from servebench.workload.model import Prompts, PromptSource, Workload
+from servebench.workload.notes import told
 from servebench.workload.prompt_files import Talk, read_talks
 from servebench.workload.prompts import PromptSet, load_prompts
 from servebench.workload.resolve import dump_yaml
+from servebench.workload.reuse import reuse_of
 from servebench.workload.schedule import plan
 from servebench.workload.tokens import estimate_tokens
 
@@ -215,6 +217,37 @@ def test_prompts_that_a_warm_pass_has_no_time_for_are_counted() -> None:
     schedule = plan(workload("{source: {kind: mt-bench}}", "{cache: {state: warm, rate_per_s: 5, duration: 10s}}"))
     assert schedule.phases[0].planned == 50
     assert schedule.notes["warm_pass_left_out"] == 30
+
+
+@pytest.mark.parametrize("share", [0.25, 0.75])
+def test_reuse_of_a_plan_is_its_repeats_and_the_shared_prefix_of_the_rest(share: float) -> None:
+    phases = "{name: main, shape: steady, rate_per_s: 100, duration: 1s, arrivals: {process: constant}}"
+    text = "{source: {kind: mt-bench}, order: sequential, input_tokens: {from: fixed, tokens: 500}}"
+    for target, shared in (("{}", 0.0), (f"{{cache: {{state: shared_prefix, share: {share}}}}}", share)):
+        loaded = workload(text, target, phases)
+        prompts = PromptSet.load(loaded.prompts)
+        # 80 prompts, 20 of them again: of 100 equal prompts the first has nothing, 79 their prefix, 20 everything.
+        assert reuse_of(plan(loaded, prompts), prompts) == pytest.approx((79 * shared + 20) / 100)
+
+
+def test_every_note_of_a_plan_is_told_in_words() -> None:
+    notes = {
+        "clipped_input": 1000,
+        "dropped_output": 2,
+        "scaled_input": 3,
+        "zero_output_left_out": 4,
+        "trace_steps_back": 5,
+        "trace_equal_times": 6,
+        "trace_tick_ms": 3000,
+        "trace_spread_rows": 8,
+        "warm_pass_left_out": 9,
+        "prompts_skipped_no_reply": 10,
+    }
+    sentences = told(notes)
+    assert sentences[0] == "1,000 prompts were longer than their maximum and are clipped to it"
+    assert sentences[-1] == "10 rows of the prompt file are skipped: no reply"
+    assert all("_" not in sentence for sentence in sentences)
+    assert told({"something_new": 3}) == ["something_new: 3"]
 
 
 @pytest.mark.parametrize(
