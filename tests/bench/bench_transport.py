@@ -1,18 +1,23 @@
 """What the transport costs per streamed token, beside the least that Python can do, in alternating runs.
 
-    python -m tests.bench.bench_transport [--streams 256] [--tokens 256] [--rounds 3]
+    python -m tests.bench.bench_transport [--streams 256] [--tokens 256] [--rounds 3] [--itl-ms 20] [--step] [--stalls]
 
-Server: floor/mockserver.c, 50 ms to the first token, 20 ms per token, streams independent; all requests start at once.
+Server: floor/mockserver.c, 50 ms to the first token, 20 ms per token, streams independent (--step: all in step;
+--itl-ms 0: as fast as sockets take them, from the first byte on); all requests start at once, a wave.
 `floor` is floor/floor_py.py epoll-kts: a bare epoll loop with kernel stamps that counts events, no gevent, no parsing.
 `servebench` is one gevent process with a Client: parsing, chunk columns and the hub are in its figure. CPU is user +
 system between the start of the load and its end; for the floor the CPU of a run with two tokens is subtracted. Errors
-are against the times in the server's log; hub lag (--hub-lag) is how late a 1 ms timer of the client's loop fires.
+are against the times in the server's log. Events that share a read with another have no stamp of their own: their share
+is a column, and `alone` are the gaps between events that had a read each. hub lag (--hub-lag) is how late a 1 ms timer
+of the client's loop fires. --stalls holds up the client's loop for 15 ms, about ten times a second at random: kernel
+stamps must not show it.
 """
 
 import argparse
 import gc
 import json
 import os
+import random
 import socket
 import subprocess
 import sys
@@ -38,6 +43,8 @@ class Run(NamedTuple):
     sent_ns: dict[str, int]
     tokens_ns: dict[str, list[int]]
     extra: dict[str, float]
+    reads: dict[str, list[int]]
+    """Number of the read that completed each event; empty where the client does not say."""
 
 
 def build(folder: Path) -> Path:
@@ -53,10 +60,11 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def serve(server: Path, port: int, log: Path) -> subprocess.Popen[str]:
+def serve(server: Path, port: int, log: Path, itl_ms: float = 20, *, step: bool = False) -> subprocess.Popen[str]:
     """Start the mock server and wait until it listens."""
     log.unlink(missing_ok=True)
-    command = [str(server), "--port", str(port), "--ttft-ms", "50", "--itl-ms", "20", "--log", str(log)]
+    command = [str(server), "--port", str(port), "--itl-ms", str(itl_ms), "--log", str(log)]
+    command += ["--ttft-ms", "50" if itl_ms else "0", *(["--step"] if step else [])]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
     assert process.stderr is not None
     process.stderr.readline()
@@ -87,6 +95,7 @@ def run_floor(port: int, streams: int, tokens: int, folder: Path) -> Run:
         {rid: row[0] for rid, row in found.items()},
         {r: list(t[2])[ROLE + 1 :] for r, t in found.items()},
         {},
+        {},
     )
 
 
@@ -98,7 +107,7 @@ def run_servebench(port: int, streams: int, tokens: int, folder: Path, options: 
     return Run(**json.loads(out.read_text()))
 
 
-def client(port: int, streams: int, tokens: int, out: Path, *, hub_lag: bool) -> None:
+def client(port: int, streams: int, tokens: int, out: Path, *, watch: bool, stalls: bool) -> None:
     """Perform the load in this process, as a worker does, and write what `Run` holds."""
     from gevent import monkey
 
@@ -107,6 +116,7 @@ def client(port: int, streams: int, tokens: int, out: Path, *, hub_lag: bool) ->
 
     from servebench.loadgen.address import parse_target
     from servebench.loadgen.client import Client
+    from servebench.loadgen.exchange import Exchange
     from servebench.wire.endpoints import ENDPOINTS
     from servebench.workload.model import Timeouts
 
@@ -121,101 +131,163 @@ def client(port: int, streams: int, tokens: int, out: Path, *, hub_lag: bool) ->
         }
     ).encode()
     lags: list[int] = []
-
-    def watch_hub() -> None:
-        while True:
-            due = time.monotonic_ns() + 1_000_000
-            gevent.sleep(0.001)
-            lags.append(time.monotonic_ns() - due)
-
     gc.collect()
     gc.freeze()  # what a worker does too when it is armed: a full collection would walk every module
-    watcher = gevent.spawn(watch_hub) if hub_lag else None
+    watchers = [gevent.spawn(watch_hub, lags)] if watch else []
+    stallers = [gevent.spawn(stall_hub, random.Random(7))] if stalls else []
     before = time.process_time()
     tasks = [gevent.spawn(transport.perform, body, f"f-{number}", None) for number in range(streams)]
     gevent.joinall(tasks, raise_error=True)
     cpu_s = time.process_time() - before
-    if watcher is not None:
-        watcher.kill()
+    gevent.killall([*watchers, *stallers])
     stats = transport.counters.take()
     transport.close()
-    exchanges = [task.get() for task in tasks]
+    exchanges: list[Exchange] = [task.get() for task in tasks]
     assert {exchange.answer.outcome for exchange in exchanges} == {"ok"}
-    extra: dict[str, float] = {"reads": stats.reads, "stamped": stats.kernel_stamped, "rejected": stats.rejected}
+    extra: dict[str, float] = {"unstamped": stats.rejected + stats.missing, "pss_mib": pss_mib()}
     extra |= {"delay_p99_ms": (stats.delay_p99_ns or 0) / 1e6, "delay_max_ms": (stats.delay_max_ns or 0) / 1e6}
     if lags:
-        p50, p99, worst = np.percentile(lags, (50, 99, 100)) / 1e6
-        extra |= {"lag_p50_ms": p50, "lag_p99_ms": p99, "lag_max_ms": worst}
-    run = Run(cpu_s, {}, {}, extra)
+        extra |= dict(zip(("lag_p50_ms", "lag_p99_ms"), np.percentile(lags, (50, 99)) / 1e6, strict=True))
+    run = Run(cpu_s, {}, {}, extra, {})
     for number, exchange in enumerate(exchanges):
+        chunks = exchange.answer.chunks
         assert exchange.stamps.sent_ns is not None
-        assert exchange.answer.chunks is not None
+        assert chunks is not None
         run.sent_ns[f"f-{number}"] = exchange.stamps.sent_ns
-        run.tokens_ns[f"f-{number}"] = list(exchange.answer.chunks.ns)[ROLE + 1 : tokens + 1]
+        run.tokens_ns[f"f-{number}"] = list(chunks.ns)[ROLE + 1 : tokens + 1]
+        run.reads[f"f-{number}"] = list(chunks.read)
     out.write_text(json.dumps(run._asdict()))
 
 
+def watch_hub(lags: list[int]) -> None:
+    """Note how late a timer of 1 ms fires, for ever."""
+    import gevent
+
+    while True:
+        due = time.monotonic_ns() + 1_000_000
+        gevent.sleep(0.001)
+        lags.append(time.monotonic_ns() - due)
+
+
+def stall_hub(rng: random.Random) -> None:
+    """Block the loop for 15 ms, ten times a second on average, for ever."""
+    import gevent
+    from gevent import monkey
+
+    really_sleep = monkey.get_original("time", "sleep")
+    while True:
+        gevent.sleep(rng.expovariate(10))
+        really_sleep(0.015)
+
+
+def pss_mib() -> float:
+    """Return this process's share of memory, pages shared with others counted in part."""
+    lines = Path("/proc/self/smaps_rollup").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("Pss:")) / 1024
+
+
 def errors(run: Run, log: Path) -> dict[str, float]:
-    """Return how far the client's times are from the server's, us at p50 and p99."""
+    """Return how far the client's times are from the server's, us at p50 and p99, and what the server saw.
+
+    `alone_99` is the gap error where both events had a read of their own; NaN without such gaps, or where the client
+    does not number its reads. `coalesced` is the share of tokens that shared a read.
+    """
     sys.path.insert(0, str(FLOOR))
     import truth  # type: ignore[import-not-found] # see run_floor
 
     gaps: list[float] = []
+    alone: list[float] = []
     first: list[float] = []
-    lag: list[float] = []
-    for served in truth.read(str(log)):
-        times = run.tokens_ns.get(served.id, [])[: len(served.times)]
-        if len(times) < len(served.times) or len(times) <= 2:
+    shared: list[bool] = []
+    served = [one for one in truth.read(str(log)) if one.id in run.tokens_ns]
+    for one in served:
+        times = run.tokens_ns[one.id][: len(one.times)]
+        if len(times) < len(one.times) or len(times) <= 2:
             continue
-        gaps += list(np.abs(np.diff(times) - np.diff(served.times)) / 1e3)
-        lag += list((np.array(times) - np.array(served.times)) / 1e3)
-        first.append(abs((times[0] - run.sent_ns[served.id]) - (served.times[0] - served.t_recv)) / 1e3)
+        off = np.abs(np.diff(times) - np.diff(one.times)) / 1e3
+        gaps += list(off)
+        first.append(abs((times[0] - run.sent_ns[one.id]) - (one.times[0] - one.t_recv)) / 1e3)
+        if run.reads:
+            _, which, counts = np.unique(run.reads[one.id], return_inverse=True, return_counts=True)
+            apart = (counts[which] == 1)[ROLE + 1 : ROLE + 1 + len(times)]
+            shared += list(~apart)
+            alone += list(off[apart[1:] & apart[:-1]])
     assert gaps, "no request of the run is in the server's log"
-    rows = {"gap": gaps, "arrival": lag, "ttft": first}
-    return {f"{name}_{q}": float(np.percentile(of, q)) for name, of in rows.items() for q in (50, 99)}
+    rows = {"gap": gaps, "ttft": first}
+    found = {f"{name}_{q}": float(np.percentile(of, q)) for name, of in rows.items() for q in (50, 99)}
+    found["alone_99"] = float(np.percentile(alone, 99)) if alone else float("nan")
+    found["coalesced"] = float(np.mean(shared)) if shared else float("nan")
+    found["tokens_per_s"] = (
+        sum(one.ntok for one in served) * 1e9 / (max(one.t_done for one in served) - min(one.t_recv for one in served))
+    )
+    return found
 
 
 def show(name: str, run: Run, off: dict[str, float], tokens: int) -> None:
     """Print one row."""
     print(
-        f"{name:<11} {run.cpu_s * 1e6 / tokens:6.2f} us/token   gap error {off['gap_50']:.1f} / {off['gap_99']:.1f} us"
-        f"   arrival {off['arrival_50']:.1f} / {off['arrival_99']:.1f} us"
-        f"   ttft error {off['ttft_50']:.0f} / {off['ttft_99']:.0f} us   "
-        + "  ".join(f"{key} {value:.4g}" for key, value in run.extra.items())
+        f"{name:<16} {run.cpu_s * 1e6 / tokens:6.2f} us/token {off['tokens_per_s']:8,.0f} tok/s"
+        f"   gap error {off['gap_50']:.1f} / {off['gap_99']:.1f} us, alone {off['alone_99']:.1f}"
+        f"   coalesced {off['coalesced']:.3f}   ttft error {off['ttft_50']:.0f} / {off['ttft_99']:.0f} us   "
+        + "  ".join(f"{key} {value:.4g}" for key, value in run.extra.items()),
+        flush=True,
     )
 
 
+class Case(NamedTuple):
+    """One load: `streams` at once, `tokens` each, `itl_ms` apart (0 = as fast as it goes)."""
+
+    streams: int
+    tokens: int
+    itl_ms: float = 20
+    step: bool = False
+    stalls: bool = False
+    hub_lag: bool = False
+
+
+def measure(case: Case, rounds: int, folder: Path, name: str = "") -> float:
+    """Alternate floor and transport, print a row for each run, and return the ratio of their medians."""
+    options = [*(["--hub-lag"] if case.hub_lag else []), *(["--stalls"] if case.stalls else [])]
+    clients: dict[str, Callable[[int, int, int, Path], Run]] = {
+        "floor": run_floor,
+        "servebench": partial(run_servebench, options=options),
+    }
+    server, log = folder / "mockserver", folder / "truth.bin"
+    cost: dict[str, list[float]] = {label: [] for label in clients}
+    for _ in range(rounds):
+        for label, run_client in clients.items():
+            port = free_port()
+            process = serve(server, port, log, case.itl_ms, step=case.step)
+            try:
+                run = run_client(port, case.streams, case.tokens, folder)
+            finally:
+                process.terminate()
+                process.communicate()
+            cost[label].append(run.cpu_s)
+            show(f"{name} {label}".strip(), run, errors(run, log), case.streams * case.tokens)
+    return float(np.median(cost["servebench"]) / np.median(cost["floor"]))
+
+
 def main() -> None:
-    """Alternate floor and transport and print a row for each run."""
+    """Measure one case."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--streams", type=int, default=256)
     parser.add_argument("--tokens", type=int, default=256)
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--itl-ms", type=float, default=20)
+    parser.add_argument("--step", action="store_true", help="all streams in step, as an engine's batch")
+    parser.add_argument("--stalls", action="store_true", help="hold up the client's loop for 15 ms at random")
     parser.add_argument("--hub-lag", action="store_true", help="watch the loop's lag, which costs about 1 us a token")
     parser.add_argument("--client", type=int, help=argparse.SUPPRESS)
     parser.add_argument("--out", type=Path, help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.client is not None:
-        client(given.client, given.streams, given.tokens, given.out, hub_lag=given.hub_lag)
+        client(given.client, given.streams, given.tokens, given.out, watch=given.hub_lag, stalls=given.stalls)
         return
-    options = ["--hub-lag"] if given.hub_lag else []
-    clients: dict[str, Callable[[int, int, int, Path], Run]] = {
-        "floor": run_floor,
-        "servebench": partial(run_servebench, options=options),
-    }
+    case = Case(given.streams, given.tokens, given.itl_ms, given.step, given.stalls, given.hub_lag)
     with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        server, log = build(folder), folder / "truth.bin"
-        for _ in range(given.rounds):
-            for label, run_client in clients.items():
-                port = free_port()
-                process = serve(server, port, log)
-                try:
-                    run = run_client(port, given.streams, given.tokens, folder)
-                finally:
-                    process.terminate()
-                    process.communicate()
-                show(label, run, errors(run, log), given.streams * given.tokens)
+        build(Path(name))
+        print(f"{measure(case, given.rounds, Path(name)):.2f} x the floor")
 
 
 if __name__ == "__main__":

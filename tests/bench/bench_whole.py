@@ -81,13 +81,14 @@ load:
 def as_run(folder: Path) -> tuple[Run, dict[str, float]]:
     """Return the rows of a run as the error measure wants them, and what the client said of itself."""
     epoch = json.loads((folder / "run.json").read_bytes())["epoch_monotonic_ns"]
-    run = Run(0.0, {}, {}, {})
+    run = Run(0.0, {}, {}, {}, {})
     lags = []
     for row in pq.read_table(folder / "requests").to_pylist():
         assert row["outcome"] == "ok", row["error_message"]
         stamps = zip(row["chunk_ns"], row["chunk_kind"], strict=True)
         run.sent_ns[row["request_id"]] = row["sent_ns"] + epoch
         run.tokens_ns[row["request_id"]] = [ns + epoch for ns, kind in stamps if kind in TOKEN_KINDS]
+        run.reads[row["request_id"]] = row["chunk_read"]
         lags.append((row["dispatched_ns"] - row["intended_ns"]) / 1e6)
     assert run.tokens_ns, "the run is empty"
     health = pq.read_table(folder / "health").to_pandas()
