@@ -49,11 +49,15 @@ def report(nodes: Nodes, count: int) -> None:
     while master.poll() is None:
         for role, process in (("worker", psutil.Process(worker.pid)), ("master", locust)):
             try:
-                samples[role].append(Sample(time.monotonic() - began, process.memory_info().rss))
+                rss = process.memory_info().rss
             except psutil.NoSuchProcess:
                 continue
+            if rss:  # a process that has ended and was not waited for has none
+                samples[role].append(Sample(time.monotonic() - began, rss))
         time.sleep(0.1)
     rows = manifest_of(nodes.run)["rows"]
+    if not rows:
+        raise SystemExit(nodes.logs())
     print(f"{rows} requests of 2 tokens at {RATE}/s; {ROOT.name}")
     for role, found in samples.items():
         print(f"{role:8} {figures(found, rows)}")

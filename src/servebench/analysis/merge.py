@@ -18,6 +18,7 @@ from servebench.shards.clock_schema import CLOCK_SCHEMA
 from servebench.shards.compaction import compact
 from servebench.shards.health_schema import HEALTH_SCHEMA
 from servebench.shards.manifest import Manifest, read_manifest, write_atomic, write_manifest
+from servebench.shards.remote import RemoteFolder
 from servebench.shards.schema import REQUESTS_SCHEMA
 
 SUMMARY_NAME = "summary.json"
@@ -32,6 +33,17 @@ def merge(folder: Path) -> Manifest:
     found = examine(folder).digest
     write_outputs(folder, found)
     return found.manifest
+
+
+def fetch_parts(folder: Path) -> None:
+    """Copy the parts that workers put at a URL into the run folder, once.
+
+    Raises ShardError where the folder is no run folder, HarnessError where the URL cannot be read.
+    """
+    manifest = read_manifest(folder)
+    where = str(manifest.observed.get("collect", ""))
+    if "://" in where and manifest.state != "merged":
+        RemoteFolder(where, manifest.run_id).fetch(folder)
 
 
 def compact_parts(folder: Path) -> None:

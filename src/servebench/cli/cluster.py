@@ -30,6 +30,7 @@ _OWN_PREFIXES = (
     "SERVEBENCH_RUN_NAME",
     "SERVEBENCH_MODEL",
     "SERVEBENCH_DRAIN_S",
+    "SERVEBENCH_COLLECT",
     "SERVEBENCH_COMMAND",
     "SERVEBENCH_PROGRESS_FD",
 )
@@ -57,6 +58,7 @@ class Launch:
     run_name: str | None = None
     model: str | None = None
     drain_ns: int = 30 * NS_PER_S
+    collect: str = "auto"
     tokenizer: Path | None = None
     command: tuple[str, ...] = ()
     with_key: bool = True
@@ -131,6 +133,7 @@ def master_environment(
     extra = {
         "SERVEBENCH_OUT": str(launch.out.absolute()),
         "SERVEBENCH_DRAIN_S": f"{launch.drain_ns / NS_PER_S:g}",
+        "SERVEBENCH_COLLECT": launch.collect,
         "SERVEBENCH_COMMAND": json.dumps(list(launch.command)),
         **{name: value for name, value in optional.items() if value is not None},
     }

@@ -70,12 +70,13 @@ def failure(code: int, words: list[str], log: Path) -> ServebenchError:
 def show_results(folder: Path, wanted: Wanted) -> int:
     """Merge a run, write its report, print the summary on stdout; return the exit code of its verdict."""
     from servebench.analysis.digest import examine
-    from servebench.analysis.merge import SUMMARY_NAME, compact_parts, write_outputs
+    from servebench.analysis.merge import SUMMARY_NAME, compact_parts, fetch_parts, write_outputs
     from servebench.analysis.pool import helpers
     from servebench.analysis.report import write_report
     from servebench.analysis.text import summary_lines, verdict_line
     from servebench.analysis.verdict import exit_code
 
+    fetch_parts(folder)
     if wanted.compact:
         compact_parts(folder)
     with helpers(folder, wanted.executor) as executor:

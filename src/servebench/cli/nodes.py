@@ -16,7 +16,7 @@ from servebench.cli.cluster import (
     worker_command,
     worker_environment,
 )
-from servebench.cli.run import bind_of, shown_command
+from servebench.cli.run import bind_of, collect_of, shown_command
 from servebench.core.errors import InputError
 
 
@@ -38,6 +38,14 @@ from servebench.core.errors import InputError
 @option("--web-port", group="Processes", type=click.IntRange(1, 65535), default=8089, show_default=True)
 @option("--drain", group="Load", type=Duration(), default="30s", show_default=True, help="Wait after a stop.")
 @option("--out", group="Results", type=click.Path(path_type=Path), default="runs", show_default=True, help="Folder.")
+@option(
+    "--collect",
+    group="Results",
+    default="auto",
+    show_default=True,
+    metavar="auto|local|shared|master|URL",
+    help="Where the parts of workers on other nodes go; auto: to the master, unless they share its folder.",
+)
 @option("--run-name", group="Results", help="Word in the run's id; default: the workload's name.")
 @click.pass_context
 def master(
@@ -53,6 +61,7 @@ def master(
     web_port: int,
     drain: int,
     out: Path,
+    collect: str,
     run_name: str | None,
 ) -> int:
     """Be the master of workers on other nodes: headless with --expect-workers, else with Locust's web page.
@@ -70,6 +79,7 @@ def master(
         run_name=run_name,
         model=model,
         drain_ns=drain,
+        collect=collect_of(collect),
         command=shown_command(url),
         expect_workers=expect_workers or 0,
         bind_host=host,

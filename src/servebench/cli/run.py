@@ -81,6 +81,14 @@ class Nodes:
 @option("--out", group="Results", type=click.Path(path_type=Path), default="runs", show_default=True, help="Folder.")
 @option("--run-name", group="Results", help="Word in the run's id; default: the workload's name.")
 @option("--no-report", group="Results", is_flag=True, help="Do not write report.html.")
+@option(
+    "--collect",
+    group="Results",
+    default="auto",
+    show_default=True,
+    metavar="auto|local|shared|master|URL",
+    help="Where the parts of workers on other nodes go; auto: to the master, unless they share its folder.",
+)
 @option("--no-compact", group="Results", is_flag=True, help="Leave the small parts of the run as they are.")
 @option("--json", "as_json", group="Results", is_flag=True, help="Print summary.json instead of the table.")
 @option("--show-invalid", group="Results", is_flag=True, help="Print the table of an INVALID run too.")
@@ -107,6 +115,7 @@ def run(ctx: click.Context, /, **options: Any) -> int:  # noqa: ANN401 - click h
         run_name=options["run_name"],
         drain_ns=options["drain"],
         tokenizer=options["tokenizer"],
+        collect=collect_of(options["collect"]),
         locust_flags=passed_locust_flags(ctx),
     )
     wanted = Wanted(
@@ -183,6 +192,21 @@ def launch_of(workload: "Workload | None", url: str, nodes: Nodes, *, out: Path,
 def shown_command(url: str) -> tuple[str, ...]:
     """Return this process's command line without the secrets of the address."""
     return tuple(redact(argument, url) for argument in ("servebench", *sys.argv[1:]))
+
+
+def collect_of(where: str) -> str:
+    """Return where parts go. Raises InputError where it is neither a word of ours nor a URL that Arrow can write to."""
+    if where in {"auto", "local", "shared", "master"}:
+        return where
+    if "://" not in where:
+        msg = (
+            f'--collect "{where}" is neither auto, local, shared, master nor a URL.\n  try: --collect s3://bucket/runs'
+        )
+        raise InputError(msg)
+    from servebench.shards.remote import check_url
+
+    check_url(where)
+    return where
 
 
 def bind_of(bind: str | None, *, local: bool) -> tuple[str, int]:

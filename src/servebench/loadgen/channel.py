@@ -31,14 +31,16 @@ class Channel:
 
     def send(self, message: msgspec.Struct, worker_id: str | None = None) -> None:
         """Send to the master (from a worker) or to one worker; any greenlet, blocks at most for a socket write."""
-        self._runner.send_message(wire_name(type(message)), msgspec.to_builtins(message), client_id=worker_id)
+        self._runner.send_message(
+            wire_name(type(message)), msgspec.to_builtins(message, builtin_types=(bytes,)), client_id=worker_id
+        )
 
     def on(self, kind: type[MessageT], handler: Callable[[MessageT], None]) -> None:
         """Call `handler` for each message of this kind."""
 
         def listener(environment: Any, msg: Any, **_: Any) -> None:  # noqa: ANN401 - Locust's signature
             try:
-                handler(msgspec.convert(msg.data, kind, strict=False))
+                handler(msgspec.convert(msg.data, kind, strict=False, builtin_types=(bytes,)))
             except Exception as error:  # noqa: BLE001 - top of a Locust callback: the run ends, Locust lives
                 self._on_failure(error)
 

@@ -99,6 +99,11 @@ class ClockLog:
         sync.on_sample.append(self._add)
 
     @property
+    def parts(self) -> tuple[WrittenPart, ...]:
+        """Parts that have their name, in order."""
+        return tuple(self._writer.parts)
+
+    @property
     def failure(self) -> HarnessError | None:
         """First failed write; None while every sample is kept."""
         return self._writer.failure

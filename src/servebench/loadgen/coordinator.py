@@ -13,6 +13,7 @@ from servebench.core.outcomes import ExitCode
 from servebench.core.units import NS_PER_MS, NS_PER_S
 from servebench.loadgen.channel import Channel
 from servebench.loadgen.chronicle import Chronicle
+from servebench.loadgen.collect_receiver import PartReceiver
 from servebench.loadgen.membership import Membership
 from servebench.loadgen.messages import (
     Alive,
@@ -24,6 +25,7 @@ from servebench.loadgen.messages import (
     Lease,
     MembersFrom,
     NeedSeqs,
+    PartPiece,
     Prepare,
     Ready,
     SeqBlock,
@@ -80,6 +82,7 @@ class Coordinator:
         self._order, self._chronicle, self._runbook = order, chronicle, chronicle.runbook
         self._roster = Roster(channel)
         self._is_present = is_present
+        self._parts = PartReceiver(chronicle.folder, channel.send, self.fail)
         self._clock: RunClock | None = None
         self._table: Membership | None = None
         self._stop: StopOrder | None = None
@@ -184,6 +187,10 @@ class Coordinator:
         self._roster.heard(message.worker_id).closed = message
         if self._stop is None and self._state != "closing":
             self._note_lost(message.worker_id, "left")
+
+    def on_piece(self, message: PartPiece) -> None:
+        """Take a piece of a worker's finished part, also after the run."""
+        self._parts.take(message, self._roster.heard(message.worker_id).hello.worker)
 
     def on_fault(self, message: WorkerFault) -> None:
         """End the run because a worker cannot go on."""
@@ -330,8 +337,11 @@ class Coordinator:
         self._state = "closing"
         waiting = self._roster.live()
         self._roster.send(Close(run_id=self.run_id))
-        deadline = time.monotonic() + CLOSE_LIMIT_S
-        while any(state.closed is None for _, state in waiting) and time.monotonic() < deadline:
+        asked_ns = time.monotonic_ns()
+        # Parts may still travel to here: as long as they do, nobody is late.
+        while any(state.closed is None for _, state in waiting) and (
+            time.monotonic_ns() - max(asked_ns, self._parts.last_ns) < CLOSE_LIMIT_S * NS_PER_S
+        ):
             gevent.sleep(0.02)
         for worker_id, state in waiting:
             if state.closed is None:

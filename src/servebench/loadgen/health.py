@@ -140,6 +140,11 @@ class HealthMonitor:
         self._greenlet: gevent.Greenlet[[], None] | None = None
 
     @property
+    def parts(self) -> tuple[WrittenPart, ...]:
+        """Parts that have their name, in order."""
+        return tuple(self._writer.parts)
+
+    @property
     def failure(self) -> HarnessError | None:
         """First failed write, overflow of the queue or error of the gauges."""
         return self._writer.failure

@@ -31,6 +31,7 @@ from servebench.loadgen.messages import (
     Closed,
     Hello,
     NeedSeqs,
+    PartPiece,
     Prepare,
     Ready,
     Status,
@@ -85,6 +86,7 @@ class MasterRole:
         channel.on(NeedSeqs, lambda m: self._of(m.run_id).on_need(m))
         channel.on(Closed, lambda m: self._of(m.run_id).on_closed(m))
         channel.on(WorkerFault, lambda m: self._of(m.run_id).on_fault(m))
+        channel.on(PartPiece, lambda m: self._of(m.run_id).on_piece(m))
 
     def _of(self, run_id: str) -> Coordinator:
         run = self._runs.get(run_id)
@@ -182,6 +184,7 @@ class MasterRole:
             url=target.redacted,
             model=model,
             master_boot_id=manifest.boot_id,
+            collect=settings.collect,
         )
         order = Order(
             prepare=prepare,
@@ -229,7 +232,7 @@ class MasterRole:
             schedule_hash=schedule.schedule_hash if schedule is not None else None,
             target_url=target_url,
             declared=dict(workload.target.declared),
-            observed={"command": command},
+            observed={"command": command, "collect": self._settings.collect},
             epoch_monotonic_ns=0,
             epoch_unix_ns=0,
             boot_id=boot_id(),

@@ -40,6 +40,8 @@ class Prepare(msgspec.Struct, frozen=True, kw_only=True):
     url: str
     model: str | None
     master_boot_id: str
+    collect: str = "auto"
+    """auto, local, shared, master or a URL: where finished parts go."""
 
 
 class Ready(msgspec.Struct, frozen=True, kw_only=True):
@@ -196,3 +198,34 @@ class WorkerFault(msgspec.Struct, frozen=True, kw_only=True):
     worker_id: str
     text: str
     exit_code: int
+
+
+class PartPiece(msgspec.Struct, frozen=True, kw_only=True):
+    """Worker: `data` at `offset` of a finished part of `size` bytes; the next one follows the answer to this.
+
+    `kind` is the folder: requests, health or clock. `sha256` is of the whole file.
+    """
+
+    run_id: str
+    worker_id: str
+    kind: str
+    name: str
+    offset: int
+    size: int
+    sha256: str
+    data: bytes
+
+
+class PartAck(msgspec.Struct, frozen=True, kw_only=True):
+    """Master: it has the first `offset` bytes of that file now; `asked` is the offset of the piece this answers.
+
+    `kept` = the file is whole and the master wrote it, so the worker's own may go. `error` = it cannot be stored.
+    """
+
+    run_id: str
+    kind: str
+    name: str
+    asked: int = 0
+    offset: int
+    kept: bool
+    error: str | None = None

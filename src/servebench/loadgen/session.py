@@ -22,12 +22,25 @@ from servebench.loadgen.address import parse_proxy, parse_target
 from servebench.loadgen.client import Client
 from servebench.loadgen.clock_sync import ClockLog, ClockSync
 from servebench.loadgen.closed_users import ClosedUsers
+from servebench.loadgen.collect import PartSender, make_delivery, sees_masters_folder
 from servebench.loadgen.counting import AnswerCounter
 from servebench.loadgen.engines import Engine, EngineParts, make_engine, mean_gaps_ns
 from servebench.loadgen.health import HealthGauges, HealthMonitor, HubTicker
 from servebench.loadgen.live import LiveCounters
 from servebench.loadgen.membership import Change
-from servebench.loadgen.messages import Arm, Closed, Health, Lease, NeedSeqs, Prepare, Status, Step, Stop, WorkerFault
+from servebench.loadgen.messages import (
+    Arm,
+    Closed,
+    Health,
+    Lease,
+    NeedSeqs,
+    PartAck,
+    Prepare,
+    Status,
+    Step,
+    Stop,
+    WorkerFault,
+)
 from servebench.loadgen.permit import Permit, SeqPool
 from servebench.loadgen.recorder import Recorder
 from servebench.loadgen.requester import Requester, RequestParts
@@ -104,6 +117,7 @@ class WorkerSession:
         self._recorder: Recorder | None = None
         self._health: HealthMonitor | None = None
         self._clock_log: ClockLog | None = None
+        self._sender: PartSender | None = None
         self._requester: Requester | None = None
         self._engine: Engine | None = None
         self._done = False
@@ -123,6 +137,7 @@ class WorkerSession:
         settle_memory()
         setup = self._setup
         clock = RunClock(message.epoch_monotonic_ns - setup.offset_ns)
+        shared = sees_masters_folder(setup.out / self.run_id)
         folder = join_run_folder(setup.out, self.run_id)
         identity = PartIdentity(
             run_id=self.run_id,
@@ -171,6 +186,9 @@ class WorkerSession:
             )
         )
         self._health.start()
+        delivery = make_delivery(self._order, setup.worker_id, setup.send, shared=shared)
+        if delivery is not None:
+            self._sender = PartSender([self._recorder, self._health, self._clock_log], delivery)
         gevent.spawn(self._run, self._requester, self._engine, self._recorder, self._health)
         gevent.spawn(self._report)
 
@@ -187,6 +205,11 @@ class WorkerSession:
         self._permit.stop_at(message.stop_ns)
         if self._engine is not None:
             self._engine.wake()
+
+    def on_ack(self, message: PartAck) -> None:
+        """Hear how far the master is with a part."""
+        if self._sender is not None:
+            self._sender.on_ack(message)
 
     def cancel_now(self) -> None:
         """End what is in flight."""
@@ -267,6 +290,10 @@ class WorkerSession:
             self.fail(error)
         finally:
             self._client.close()
+            if self._sender is not None:
+                self._sender.finish()
+                if self._sender.failure is not None:
+                    self.fail(self._sender.failure)
             self._setup.send(self._closing_report(sum(part.rows for part in recorder.parts)))
             self.closed.set()
 

@@ -33,6 +33,7 @@ class Settings:
     tokenizer: Path | None = None
     command: str | None = None
     api_key: str | None = field(default=None, repr=False)
+    collect: str = "auto"
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     proxy: str | None = field(default=None, repr=False)
     metrics_urls: tuple[str, ...] = field(default=(), repr=False)
@@ -57,6 +58,7 @@ class Settings:
             tokenizer=Path(environ["SERVEBENCH_TOKENIZER"]) if environ.get("SERVEBENCH_TOKENIZER") else None,
             command=environ.get("SERVEBENCH_COMMAND"),
             api_key=_text(environ, "SERVEBENCH_API_KEY"),
+            collect=environ.get("SERVEBENCH_COLLECT") or "auto",
             headers=_headers(environ),
             proxy=environ.get("SERVEBENCH_PROXY") or None,
             metrics_urls=split_places(environ.get("SERVEBENCH_METRICS_URLS")),

@@ -26,6 +26,7 @@ from servebench.loadgen.messages import (
     Close,
     Hello,
     Lease,
+    PartAck,
     Prepare,
     Ready,
     SeqBlock,
@@ -72,6 +73,7 @@ class WorkerRole:
         channel.on(Stop, lambda m: self._of(m.run_id).stop(m))
         channel.on(CancelNow, lambda m: self._of(m.run_id).cancel_now())
         channel.on(Close, lambda m: self._of(m.run_id).close())
+        channel.on(PartAck, lambda m: self._of(m.run_id).on_ack(m))
 
     def _of(self, run_id: str) -> WorkerSession:
         session = self._sessions.get(run_id)
