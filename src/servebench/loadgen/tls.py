@@ -40,12 +40,16 @@ class TlsPipe:
 
     def decrypt(self, records: bytes) -> bytes:
         """Return the data in these records; may be empty. Sets `ended` when the peer closed the session."""
-        self._incoming.write(records)
+        incoming, session = self._incoming, self._session
+        incoming.write(records)
         parts = []
         try:
-            while part := self._session.read(_READ_BYTES):
+            while part := session.read(_READ_BYTES):
                 parts.append(part)
-            self.ended = True
+                if not incoming.pending and not session.pending():
+                    break  # asking once more would cost as much as the record: an exception
+            else:
+                self.ended = True
         except ssl.SSLWantReadError:
             pass
         except ssl.SSLZeroReturnError:
