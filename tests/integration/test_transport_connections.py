@@ -50,8 +50,11 @@ def open_client() -> Iterator[Opener]:
     """Give a function that opens a client; all are closed in the end."""
     with contextlib.ExitStack() as stack:
 
-        def opener(url: str, timeouts: Timeouts | None = None, **options: bool) -> Client:
-            client = Client(parse_target(url), CHAT, timeouts or Timeouts(), headers={}, **options)
+        def opener(
+            url: str, timeouts: Timeouts | None = None, *, stream: bool = True, keep_text: bool = False
+        ) -> Client:
+            limits = timeouts or Timeouts()
+            client = Client(parse_target(url), CHAT, limits, headers={}, stream=stream, keep_text=keep_text)
             stack.callback(client.close)
             return client
 
