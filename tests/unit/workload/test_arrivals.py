@@ -261,3 +261,10 @@ def test_eight_hours_with_a_million_arrivals_are_the_same_twice_and_not_for_anot
     assert (first == again).all()
     assert len(first) > 900_000
     assert first[:100].tolist() != other[:100].tolist()
+
+
+@pytest.mark.parametrize("law", [gamma(2), gamma(0.3), weibull(2)], ids=["gamma 2", "gamma 0.3", "weibull"])
+def test_gaps_are_rounded_so_that_the_last_bit_of_a_machine_s_pow_does_not_show(law: Arrivals) -> None:
+    grains = unit_gaps(law, 10_000, generator(3)) * 2.0**30
+    assert (grains == np.rint(grains)).all()
+    assert len(np.unique(grains)) > 9_000

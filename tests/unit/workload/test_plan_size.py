@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-MEASURE = """
-import json, resource, sys
+MEASURE = r"""
+import json, re, sys
+from pathlib import Path
 from servebench.workload.codec import decode_workload
 from servebench.workload.prompts import PromptSet
 from servebench.workload.schedule import plan
@@ -16,7 +17,8 @@ workload = decode_workload(sys.stdin.buffer.read())
 prompts = PromptSet.load(workload.prompts)
 schedule = plan(workload, prompts)
 loaded = [name for name in ("pydantic", "yaml", "pandas", "plotly", "gevent", "locust") if name in sys.modules]
-peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+# Not ru_maxrss: that begins with what the parent of this process had.
+peak = int(re.search(r"VmHWM:\s+(\d+) kB", Path("/proc/self/status").read_text())[1]) * 1024
 print(json.dumps({"n": len(schedule), "prompts": len(prompts), "peak": peak, "loaded": loaded}))
 """
 
