@@ -135,6 +135,10 @@ class Coordinator:
         self._chronicle.tell("edit", f"offered rate {rate_per_s:g}/s", now_ns, data={"rate_per_s": rate_per_s})
         self._roster.send(Step(run_id=self.run_id, index=self._step, rate_per_s=rate_per_s))
 
+    def mark(self, text: str) -> None:
+        """Note a word of the operator's."""
+        self._chronicle.tell("marker", text, self._clock.now_ns() if self._clock is not None else None)
+
     # Handlers.
 
     def on_ready(self, message: Ready) -> None:

@@ -113,6 +113,14 @@ class MasterRole:
         now_ns = time.monotonic_ns()
         self._channel.send(ClockPong(t0_monotonic_ns=ping.t0_monotonic_ns, master_monotonic_ns=now_ns), ping.worker_id)
 
+    def mark(self, text: str) -> bool:
+        """Write a word of the operator's into the events of the run that goes on; False when none does."""
+        run = self._current
+        if run is None or run.finished.is_set():
+            return False
+        run.mark(text)
+        return True
+
     # Locust's events.
 
     def on_test_start(self) -> None:

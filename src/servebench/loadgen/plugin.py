@@ -19,6 +19,7 @@ from servebench.loadgen.options import add_options
 from servebench.loadgen.settings import Settings
 from servebench.loadgen.trim import keep_trimming
 from servebench.loadgen.users import LoadToken
+from servebench.loadgen.web import WebDesk
 from servebench.loadgen.worker import WorkerRole
 
 log = logging.getLogger(__name__)
@@ -70,6 +71,8 @@ class Plugin:
         gevent.spawn(keep_trimming, environment.stats)
         if isinstance(runner, MasterRunner | LocalRunner):
             self._master = MasterRole(environment, settings)
+            if environment.web_ui is not None:
+                WebDesk(environment, self._master.board, settings.out, self._master.mark).install()
             gevent.signal_handler(signal.SIGINT, self._master.on_interrupt)
         if isinstance(runner, WorkerRunner | LocalRunner):
             self._worker = WorkerRole(environment, settings)

@@ -1,0 +1,297 @@
+// The LLM tab inside Locust's page, and the words of its forms. Draws SVG by hand; text of servers goes in as text only.
+(function () {
+  "use strict";
+  const BASE = new URL(".", document.currentScript.src).href; // .../servebench/
+  const ROOT = new URL("..", BASE).href;
+  const SVG = "http://www.w3.org/2000/svg";
+  const H = 190, LEFT = 52, RIGHT = 10, TOP = 8, BOTTOM = 22;
+  const DASH = ["", "7 4", "2 3", "10 3 2 3", "4 2"];
+  const CPU_LIMIT = 0.85, LAG_LIMIT_MS = 20, MAX_POINTS = 3600;
+  const CHARTS = [
+    { title: "Load (req/s, last 10 s)", series: [["planned", "offered"], ["sent", "sent"], ["answered", "answered"]] },
+    { title: "TTFT (ms, last 60 s)", series: [["ttft_p50", "p50"], ["ttft_p95", "p95"], ["ttft_p99", "p99"]] },
+    { title: "Chunk gap, TPOT (ms, last 60 s)", series: [["gap_p50", "gap p50"], ["gap_p95", "gap p95"], ["tpot_p95", "TPOT p95"]] },
+    { title: "Request, sent to end (ms, last 60 s)", series: [["e2e_p50", "p50"], ["e2e_p95", "p95"]] },
+    { title: "Tokens/s (answered, last 10 s)", series: [["out_tokens", "out"], ["in_tokens", "in"]] },
+    { title: "In flight; server running, waiting", series: [["inflight", "in flight"], ["running", "running"], ["waiting", "waiting"]] },
+    { title: "Server: KV cache, cached prompt tokens (%)", scale: 100, series: [["kv", "KV in use"], ["cached", "cached"]] },
+    { title: "Errors per second, by class", errors: true },
+    { title: "Client p99 (ms)", series: [["dispatch_lag", "dispatch lag"], ["read_delay", "read delay"], ["hub_lag", "hub lag"]] },
+    { title: "Client CPU of the busiest worker (%)", scale: 100, series: [["cpu", "CPU"]] },
+  ];
+  const NAMES = { ready: "READY", preparing: "PREPARING", running: "RUNNING", draining: "DRAINING", closing: "CLOSING", closed: "ENDED" };
+
+  let box = null, parts = {}, next = 0, columns = [], points = [], last = null, paused = false, windowS = 300, said = 0, busy = false;
+
+  function make(parent, name, attributes, text) {
+    const node = document.createElement(name);
+    for (const [key, value] of Object.entries(attributes || {})) node.setAttribute(key, value);
+    if (text !== undefined) node.textContent = text;
+    if (parent) parent.appendChild(node);
+    return node;
+  }
+  function draw(parent, name, attributes, text) {
+    const node = document.createElementNS(SVG, name);
+    for (const [key, value] of Object.entries(attributes)) node.setAttribute(key, value);
+    if (text !== undefined) node.textContent = text;
+    parent.appendChild(node);
+    return node;
+  }
+  const figure = (v) => v === null || v === undefined ? "–" : v === 0 ? "0"
+    : Math.abs(v) >= 1000 ? Math.round(v).toLocaleString("en") : String(Number(v.toPrecision(3)));
+  const minutes = (s) => s === null || s === undefined ? "–"
+    : `${String(Math.floor(s / 60)).padStart(2, "0")}:${String(Math.floor(s % 60)).padStart(2, "0")}`;
+  const wall = (iso) => new Date(iso).toLocaleTimeString([], { hour12: false, timeZoneName: "short" });
+
+  // One chart: axes from 0 with head room, a line a series, gaps where nothing is known, events as upright lines.
+  function niceTop(value) {
+    if (!(value > 0)) return 1;
+    const power = 10 ** Math.floor(Math.log10(value * 1.05));
+    return power * [1, 1.2, 1.6, 2, 2.4, 3.2, 4, 5, 6, 8, 10].find((step) => step * power >= value * 1.05);
+  }
+  function chart(spec) {
+    const frame = make(parts.charts, "figure");
+    make(frame, "figcaption", {}, spec.title);
+    const legend = make(frame, "div", { class: "legend" });
+    const svg = draw(frame, "svg", { role: "img" });
+    svg.setAttribute("aria-label", spec.title);
+    return { spec, frame, legend, svg };
+  }
+  function seriesOf(spec, shown) {
+    if (!spec.errors) return spec.series.map(([key, label]) => ({ label, values: shown.map((p) => p[columns.indexOf(key)]) }));
+    const at = columns.indexOf("errors");
+    const classes = [...new Set(shown.flatMap((p) => Object.keys(p[at])))].sort().slice(0, 5);
+    return classes.map((label) => ({ label, values: shown.map((p) => p[at][label] || 0) }));
+  }
+  function path(values, x, y) {
+    let out = "", pen = false;
+    values.forEach((v, i) => {
+      if (v === null || v === undefined) { pen = false; return; }
+      out += `${pen ? "L" : "M"}${x(i).toFixed(1)} ${y(v).toFixed(1)}`;
+      pen = true;
+    });
+    return out;
+  }
+  function paint(one, shown, events) {
+    const { spec, svg, legend } = one, scale = spec.scale || 1;
+    const W = Math.max(240, one.frame.clientWidth - 20); // one unit is one pixel, so that text keeps its size
+    svg.setAttribute("viewBox", `0 0 ${W} ${H}`);
+    const series = seriesOf(spec, shown).map((s) => ({ ...s, values: s.values.map((v) => v === null || v === undefined ? v : v * scale) }));
+    const times = shown.map((p) => p[0]), t1 = times[times.length - 1] || 0, t0 = Math.min(times[0] || 0, t1 - 10);
+    const known = series.flatMap((s) => s.values).filter((v) => v !== null && v !== undefined);
+    const top = niceTop(Math.max(0, ...known));
+    const x = (i) => LEFT + (times[i] - t0) / (t1 - t0) * (W - LEFT - RIGHT);
+    const y = (v) => H - BOTTOM - v / top * (H - TOP - BOTTOM);
+    svg.replaceChildren();
+    for (let k = 0; k <= 4; k++) {
+      const v = top * k / 4;
+      draw(svg, "line", { x1: LEFT, x2: W - RIGHT, y1: y(v), y2: y(v), stroke: "var(--line)" });
+      draw(svg, "text", { x: LEFT - 6, y: y(v) + 4, "text-anchor": "end" }, figure(v));
+    }
+    for (let k = 0; k <= 4; k++) {
+      const at = LEFT + k / 4 * (W - LEFT - RIGHT);
+      draw(svg, "text", { x: at, y: H - 6, "text-anchor": k === 0 ? "start" : k === 4 ? "end" : "middle" }, minutes(Math.max(0, t0 + (t1 - t0) * k / 4)));
+    }
+    for (const event of events) {
+      if (event.t_s === null || event.t_s < t0 || event.t_s > t1) continue;
+      const at = LEFT + (event.t_s - t0) / (t1 - t0) * (W - LEFT - RIGHT);
+      const mark = draw(svg, "line", { x1: at, x2: at, y1: TOP, y2: H - BOTTOM, stroke: "var(--soft)", "stroke-dasharray": "2 4" });
+      draw(mark, "title", {}, `${minutes(event.t_s)} ${event.text}`);
+    }
+    legend.replaceChildren();
+    series.forEach((s, i) => {
+      draw(svg, "path", { d: path(s.values, x, y), fill: "none", stroke: `var(--c${i % 6 + 1})`, "stroke-width": 2, "stroke-dasharray": DASH[i % 5] });
+      const item = make(legend, "span"), key = draw(item, "svg", { viewBox: "0 0 22 8", width: 22, height: 8, style: "display:inline-block;width:22px;height:8px;margin-right:5px" });
+      draw(key, "line", { x1: 0, x2: 22, y1: 4, y2: 4, stroke: `var(--c${i % 6 + 1})`, "stroke-width": 2.5, "stroke-dasharray": DASH[i % 5] });
+      make(item, "span", {}, `${s.label} ${figure(s.values[s.values.length - 1])}`);
+    });
+    if (!known.length) make(legend, "span", {}, spec.errors ? "none" : "no data yet");
+    svg.setAttribute("aria-label", `${spec.title}: ${legend.textContent}`);
+  }
+
+  function build(anchor) {
+    box = make(null, "section", { id: "sb-llm", "aria-label": "Live figures of the language model" });
+    anchor.parentNode.insertBefore(box, anchor);
+    anchor.style.display = "none";
+    parts = {};
+    const bar = make(box, "div", { class: "bar" });
+    parts.state = make(bar, "b");
+    parts.where = make(bar, "span");
+    const form = make(bar, "form");
+    const label = make(form, "label", {}, "Offered ");
+    parts.rate = make(label, "input", { type: "number", min: "1", step: "1", "aria-label": "Offered rate in requests per second" });
+    make(form, "span", {}, " req/s over ");
+    parts.over = make(form, "input", { type: "number", min: "1", step: "1", value: "1", "aria-label": "Seconds that the change takes" });
+    make(form, "span", {}, " s ");
+    parts.apply = make(form, "button", { type: "submit" }, "Apply");
+    form.addEventListener("submit", apply);
+    parts.effect = make(bar, "span", { class: "soft" });
+    for (const input of [parts.rate, parts.over]) input.addEventListener("input", effect);
+    const windows = make(make(bar, "label", {}, "Window "), "select");
+    for (const [value, text] of [[60, "1 min"], [300, "5 min"], [900, "15 min"], [3600, "1 h"]]) make(windows, "option", { value }, text);
+    windows.value = String(windowS);
+    windows.addEventListener("change", () => { windowS = Number(windows.value); paintAll(); });
+    parts.pause = make(bar, "button", { type: "button", "aria-pressed": String(paused) }, "Pause");
+    parts.pause.addEventListener("click", () => { paused = !paused; parts.pause.setAttribute("aria-pressed", String(paused)); parts.pause.textContent = paused ? "Go on" : "Pause"; });
+    const marker = make(bar, "form"), text = make(marker, "input", { placeholder: "marker…", maxlength: "200", "aria-label": "Text of a marker" });
+    make(marker, "button", { type: "submit" }, "Mark");
+    marker.addEventListener("submit", (event) => {
+      event.preventDefault();
+      if (!text.value.trim()) return;
+      fetch(BASE + "marker", { method: "POST", headers: { "X-Servebench": "1" }, body: text.value }).then(() => { text.value = ""; });
+    });
+    parts.fault = make(bar, "div", { class: "fault", role: "alert" });
+    parts.facts = make(bar, "div", { class: "facts" });
+    parts.banner = make(box, "div", { class: "banner", role: "status", hidden: "" });
+    parts.live = make(box, "div", { "aria-live": "polite", style: "position:absolute;left:-9999px" });
+    parts.empty = make(box, "p", {}, "Press Start; data appears in 2 s.");
+    parts.charts = make(box, "div", { class: "charts" });
+    parts.list = CHARTS.map(chart);
+    parts.table = make(make(box, "div", { class: "wide" }), "table");
+    const happened = make(box, "div", { class: "wide" });
+    make(happened, "b", {}, "What happened");
+    parts.events = make(happened, "ol", { class: "events", tabindex: "0", "aria-label": "Events, newest first" });
+    parts.links = make(box, "p", { class: "soft" });
+    next = 0; points = [];
+  }
+
+  function effect() {
+    const now = last && last.run.planned_per_s, wanted = Number(parts.rate.value), over = Math.max(1, Number(parts.over.value) || 1);
+    parts.effect.textContent = parts.rate.value && now !== null && now !== undefined ? `${figure(now)} → ${figure(wanted)} req/s over ${over} s` : "";
+  }
+  function apply(event) {
+    event.preventDefault();
+    const now = (last && last.run.planned_per_s) || 0, wanted = Number(parts.rate.value), over = Math.max(1, Number(parts.over.value) || 1);
+    const each = (last && last.rate_per_user) || 1, users = Math.round(wanted / each);
+    if (!(users >= 1)) { parts.fault.textContent = `Offered rate: at least ${figure(each)} req/s.`; return; }
+    const body = new URLSearchParams({ user_count: String(users), spawn_rate: String(Math.max(0.01, Math.abs(wanted - now) / each / over)) });
+    fetch(ROOT + "swarm", { method: "POST", body }).then((r) => r.json()).then((answer) => { parts.fault.textContent = answer.success ? "" : answer.message; effect(); })
+      .catch(() => { parts.fault.textContent = "The master does not answer."; });
+  }
+
+  function facts(run) {
+    const p = points[points.length - 1], at = (name) => p ? p[columns.indexOf(name)] : null;
+    // What a stop cut off, and what was never sent, is no answer of the server's.
+    const failed = Object.entries(run.errors || {}).reduce((sum, [name, n]) => sum + (/^(cancelled|shed)/.test(name) ? 0 : n), 0);
+    const words = [
+      `sent ${figure(run.sent)}`, `in flight ${figure(run.inflight)}`, `TTFT p95 ${figure(at("ttft_p95"))} ms`, `TPOT p95 ${figure(at("tpot_p95"))} ms`,
+      `out ${figure(at("out_tokens"))} tok/s`, `errors ${run.ok + failed > 0 ? figure(100 * failed / (run.ok + failed)) : "–"} %`,
+      `late ${figure(run.late)}`, `shed ${figure(run.shed)}`, `workers ${figure(run.workers)}`,
+    ];
+    const s = run.server;
+    if (s) words.push(`server (${s.dialect}, ${figure(s.age_s)} s old): running ${figure(s.running)}, waiting ${figure(s.waiting)}, KV ${s.kv_usage === null ? "–" : figure(100 * s.kv_usage)} %`);
+    parts.facts.replaceChildren(...words.map((w) => make(null, "span", {}, w)));
+  }
+  function banner(run) {
+    const c = run.client || {}, why = [];
+    // One bad second may be the machine's; two of the last three are the client's.
+    const often = (name, limit) => points.slice(-3).filter((p) => p[columns.indexOf(name)] > limit).length >= 2;
+    if (often("cpu", CPU_LIMIT)) why.push(`CPU of a worker ${figure(100 * c.cpu)} %`);
+    if (often("hub_lag", LAG_LIMIT_MS)) why.push(`hub lag p99 ${figure(c.hub_lag_ms_p99)} ms`);
+    const on = run.state === "running" && why.length > 0;
+    parts.banner.hidden = !on;
+    const text = on ? `! The client is the bottleneck: ${why.join(", ")}. Add workers; latency of these seconds is not the server's.` : "";
+    if (parts.banner.textContent !== text) parts.banner.textContent = text;
+  }
+  function table(rows) {
+    parts.table.replaceChildren();
+    const head = make(make(parts.table, "thead"), "tr");
+    for (const name of ["live, whole run", "n", "p50", "p90", "p95", "p99", "p99.9", "max"]) make(head, "th", { scope: "col" }, name);
+    const body = make(parts.table, "tbody");
+    for (const row of rows) {
+      const line = make(body, "tr");
+      make(line, "td", { title: row.about }, `${row.title} (${row.unit}) `);
+      for (const key of ["n", "p50", "p90", "p95", "p99", "p999", "max"]) make(line, "td", {}, figure(row[key]));
+    }
+  }
+  function links(answer) {
+    const run = answer.run;
+    parts.links.replaceChildren();
+    const link = (href, text) => { make(parts.links, "a", { href }, text); parts.links.append("   "); };
+    if (run.state === "closed") {
+      const folder = BASE + "runs/" + encodeURIComponent(run.run_id) + "/";
+      if (answer.report) link(folder + "report.html", "Report of this run"); else make(parts.links, "span", {}, "The report is being written…   ");
+      if (answer.report) link(folder + "summary.json", "summary.json");
+      link(folder + "run.json", "run.json");
+      link(folder + "events.jsonl", "events.jsonl");
+    }
+    link(BASE + "runs", "All runs");
+    if (run.run_id) make(parts.links, "span", {}, `Live figures are for watching. Record: servebench table ${run.run_id}`);
+  }
+  function paintAll() {
+    const end = points.length ? points[points.length - 1][0] : 0, shown = points.filter((p) => p[0] >= end - windowS);
+    const step = Math.ceil(shown.length / 600), thin = step > 1 ? shown.filter((_, i) => i % step === 0 || i === shown.length - 1) : shown;
+    parts.empty.hidden = points.length > 0;
+    parts.charts.style.display = points.length ? "" : "none";
+    if (points.length) parts.list.forEach((one) => paint(one, thin, last.events));
+  }
+  function show(answer) {
+    const run = answer.run, ended = run.state === "closed";
+    if (last && last.run.run_id !== run.run_id) points = [];
+    columns = answer.columns;
+    points = points.concat(answer.points).slice(-MAX_POINTS);
+    last = answer; next = answer.next;
+    box.classList.toggle("ended", ended);
+    box.classList.toggle("dark", isDark());
+    parts.state.textContent = (NAMES[run.state] || run.state) + (ended && run.now ? ` ${wall(run.now)}` : run.t_s ? ` ${minutes(run.t_s)}` : "");
+    parts.where.textContent = run.phase || "";
+    if (document.activeElement !== parts.rate && run.planned_per_s !== null && run.planned_per_s !== undefined && parts.rate.value === "") parts.rate.value = String(run.planned_per_s);
+    parts.apply.disabled = run.state !== "running" || !answer.by_hand;
+    facts(run); banner(run); table(answer.table); links(answer); paintAll();
+    parts.events.replaceChildren(...answer.events.slice().reverse().map((e) => make(null, "li", {}, `${wall(e.at)}  ${e.kind}: ${e.text}`)));
+    if (Date.now() - said > 10000 && !ended) { said = Date.now(); parts.live.textContent = `${parts.state.textContent}. ${parts.facts.textContent}`; }
+  }
+  const isDark = () => {
+    const rgb = getComputedStyle(document.body).backgroundColor.match(/[\d.]+/g);
+    return rgb !== null && rgb.length >= 3 && Number(rgb[0]) + Number(rgb[1]) + Number(rgb[2]) < 384;
+  };
+
+  async function poll() {
+    if (busy || paused || document.hidden) return;
+    busy = true;
+    try {
+      for (let again = true; again && box;) {
+        const reply = await fetch(`${BASE}live?since=${next}`);
+        if (!reply.ok || !box) break;
+        const answer = await reply.json();
+        show(answer);
+        again = answer.more;
+      }
+    } catch { if (box) parts.state.textContent = "The master does not answer."; } finally { busy = false; }
+  }
+
+  // Words of Locust's own forms: a number of users is an offered rate here.
+  const each = Number(document.currentScript.dataset.ratePerUser || "1");
+  const rate = each === 1 ? "Offered rate, req/s" : `Load tokens (${each} req/s each)`;
+  const WORDS = new Map([
+    ["Number of users (peak concurrency)", rate],
+    ["Ramp up (users started/second)", each === 1 ? "Change of the rate, req/s in each second" : "Tokens started in each second"],
+    ["Users", each === 1 ? "Offered/s" : "Tokens"],
+  ]);
+  function reword(root) {
+    const walk = document.createTreeWalker(root, NodeFilter.SHOW_TEXT);
+    for (let node = walk.nextNode(); node; node = walk.nextNode()) {
+      const word = WORDS.get(node.data.trim());
+      if (word) node.data = word;
+    }
+  }
+  new MutationObserver((changes) => {
+    for (const change of changes) for (const node of change.addedNodes) if (!node.parentElement || !node.parentElement.closest("#sb-llm")) reword(node.nodeType === 3 ? node.parentNode || node : node);
+  }).observe(document.body, { childList: true, subtree: true });
+  reword(document.body);
+
+  function tick() {
+    if (new URLSearchParams(location.search).get("tab") !== "llm") {
+      if (box) { box.remove(); box = null; }
+      return;
+    }
+    if (!box || !box.isConnected) {
+      const anchor = document.querySelector(".MuiTableContainer-root");
+      if (!anchor) return;
+      build(anchor);
+    }
+    poll();
+  }
+  setInterval(tick, 1000);
+  setTimeout(tick, 100);
+})();

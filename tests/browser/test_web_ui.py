@@ -1,0 +1,212 @@
+"""The web page as an operator uses it: start, watch, change the rate, stop, open the report; in headless Chromium."""
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.servers.simulator import sim_starter
+
+CHROMIUM = shutil.which("chromium")
+pytestmark = [
+    pytest.mark.browser,
+    pytest.mark.timeout(240),
+    pytest.mark.skipif(CHROMIUM is None, reason="no chromium on this machine"),
+]
+sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+
+ROOT = Path(__file__).parents[2]
+ARGS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+BASE = "/load"
+SLOW_MS = 40_000
+"""A busy machine may need long; the waits end as soon as what they wait for is there."""
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Iterator[str]:
+    """Start a simulated engine and the web page on it, under a base path; give the page's address."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("SERVEBENCH_", "LOCUST_"))}
+    with sim_starter(tmp_path) as start_sim:
+        sim, port = start_sim(preset="demo"), free_port()
+        command = [
+            *(sys.executable, "-m", "servebench.cli", "ui", "--url", f"http://127.0.0.1:{sim.port}", "--workers", "1"),
+            *("--web-port", str(port), "--web-base-path", BASE, "--drain", "2s", "--out", str(tmp_path / "runs")),
+        ]
+        with (tmp_path / "ui.log").open("wb") as log:
+            process = subprocess.Popen(
+                command, cwd=tmp_path, env={**kept, "PYTHONPATH": str(ROOT / "src")}, stdout=log, stderr=log
+            )
+        try:
+            yield f"http://127.0.0.1:{port}{BASE}"
+        finally:
+            process.send_signal(signal.SIGINT)
+            try:
+                process.wait(60)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+
+
+@pytest.fixture
+def browser() -> Iterator[Any]:
+    with sync_api.sync_playwright() as playwright:
+        chromium = playwright.chromium.launch(executable_path=CHROMIUM, args=ARGS)
+        yield chromium
+        chromium.close()
+
+
+def opened(browser: Any, address: str) -> tuple[Any, list[str]]:  # noqa: ANN401 - playwright has no types
+    """Open the page once it is served; give it with what the console complains of."""
+    page = browser.new_page(viewport={"width": 1280, "height": 900})
+    complaints: list[str] = []
+
+    def heard(message: Any) -> None:  # noqa: ANN401 - playwright has no types
+        if message.type == "error":
+            complaints.append(f"{message.text} {message.location}")
+
+    page.on("console", heard)
+    page.on("pageerror", lambda error: complaints.append(str(error)))
+    page.on("dialog", lambda dialog: complaints.append(dialog.message))
+    for _ in range(150):
+        try:
+            page.goto(f"{address}/")
+        except sync_api.Error:
+            page.wait_for_timeout(200)
+        else:
+            break
+    complaints.clear()
+    page.wait_for_selector("input[name=userCount]", timeout=SLOW_MS)
+    page.wait_for_function("document.body.innerText.match(/Workers\\s+1/)", timeout=SLOW_MS)
+    return page, complaints
+
+
+def submit(page: Any, **fields: str) -> None:  # noqa: ANN401 - playwright has no types
+    for name, value in fields.items():
+        page.fill(f"input[name={name}]", value)
+    page.click("button[type=submit]")
+
+
+def shot(page: Any, name: str) -> None:  # noqa: ANN401 - playwright has no types
+    """Keep a picture for whoever wants to look; nowhere unless asked for."""
+    folder = os.environ.get("SERVEBENCH_SHOTS")
+    if folder:
+        page.screenshot(path=str(Path(folder) / f"{name}.png"), full_page=True)
+
+
+def refused_forms(page: Any) -> None:  # noqa: ANN401 - playwright has no types
+    submit(page, userCount="0", spawnRate="10")
+    page.wait_for_selector("text=Offered rate: 0 must be above 0", timeout=SLOW_MS)
+    submit(page, userCount="4", host="htp:/x")
+    page.wait_for_selector("text=Please use a valid url format", timeout=SLOW_MS)
+    closed = f"http://127.0.0.1:{free_port()}"
+    submit(page, host=closed)
+    page.wait_for_selector(f"text=Host: nothing listens at {closed}", timeout=SLOW_MS)
+
+
+def on_a_phone_in_the_dark(page: Any) -> None:  # noqa: ANN401 - playwright has no types
+    page.emulate_media(color_scheme="dark")
+    page.set_viewport_size({"width": 390, "height": 844})
+    page.reload()
+    page.wait_for_function("document.querySelector('#sb-llm.dark .facts')?.innerText.includes('sent')", timeout=SLOW_MS)
+    page.wait_for_function("document.querySelectorAll('#sb-llm svg path').length > 5", timeout=SLOW_MS)
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    shot(page, "phone-dark")
+    page.set_viewport_size({"width": 1280, "height": 900})
+    page.wait_for_function("document.querySelector('#sb-llm figure')?.clientWidth > 500", timeout=SLOW_MS)
+    shot(page, "dark")
+
+
+def test_an_operator_starts_watches_changes_the_rate_stops_and_opens_the_report(desk: str, browser: Any) -> None:  # noqa: ANN401
+    page, complaints = opened(browser, desk)
+    labels = page.inner_text("form")
+    assert "Offered rate, req/s" in labels
+    assert "Number of users" not in labels
+    shot(page, "start")
+
+    refused_forms(page)
+    page.reload()
+    page.wait_for_selector("input[name=userCount]", timeout=SLOW_MS)
+    submit(page, userCount="4", spawnRate="4")
+    page.wait_for_selector("text=LLM", timeout=SLOW_MS)
+    page.click("text=LLM")
+    page.wait_for_function(
+        "document.querySelector('#sb-llm .bar b')?.textContent.startsWith('RUNNING')", timeout=SLOW_MS
+    )
+    page.wait_for_function(
+        "/TTFT p95 [0-9]/.test(document.querySelector('#sb-llm .facts')?.innerText)", timeout=SLOW_MS
+    )
+    page.wait_for_function("/running [0-9]/.test(document.querySelector('#sb-llm .facts')?.innerText)", timeout=SLOW_MS)
+    assert page.locator("#sb-llm figure").count() == 10
+    assert "no data yet" not in page.inner_text("#sb-llm figure:nth-of-type(2)")
+    assert page.locator("#sb-llm figure:nth-of-type(2) path").count() >= 3
+
+    page.fill("#sb-llm input[aria-label^='Offered rate']", "12")
+    page.wait_for_selector("text=4 → 12 req/s over 1 s", timeout=SLOW_MS)
+    page.click("#sb-llm button:has-text('Apply')")
+    page.wait_for_selector("#sb-llm li:has-text('edit: offered rate 12/s')", timeout=SLOW_MS)
+    page.fill("#sb-llm input[aria-label='Text of a marker']", "<b>cache</b> emptied")
+    page.click("#sb-llm button:has-text('Mark')")
+    page.wait_for_selector("#sb-llm li:has-text('marker: <b>cache</b> emptied')", timeout=SLOW_MS)
+    shot(page, "light")
+
+    on_a_phone_in_the_dark(page)
+    page.click("button:has-text('Stop')")
+    page.wait_for_function(
+        "document.querySelector('#sb-llm.ended .bar b')?.textContent.startsWith('ENDED')", timeout=SLOW_MS
+    )
+    page.wait_for_selector("#sb-llm a:has-text('Report of this run')", timeout=2 * SLOW_MS)
+    shot(page, "ended")
+    page.click("#sb-llm a:has-text('Report of this run')")
+    page.wait_for_selector("text=interactive", timeout=SLOW_MS)
+    assert "servebench" in page.title()
+
+    page.goto(f"{desk}/servebench/runs")
+    page.wait_for_selector("li", timeout=SLOW_MS)
+    assert "interactive" in page.inner_text("li")
+    assert page.locator("li a:has-text('report.html')").count() == 1
+    shot(page, "runs")
+    assert complaints == []
+
+
+def test_the_page_and_its_polls_are_small_and_no_other_file_can_be_had(desk: str, browser: Any) -> None:  # noqa: ANN401
+    page, _ = opened(browser, desk)
+    submit(page, userCount="4", spawnRate="4")
+    page.wait_for_selector("text=LLM", timeout=SLOW_MS)
+    own = ("/", "/servebench/llm_tab.js", "/servebench/llm_tab.css")
+    sizes = {path: len(urllib.request.urlopen(f"{desk}{path}").read()) for path in own}
+    assert 0 < sum(sizes.values()) < 1_000_000
+    with urllib.request.urlopen(f"{desk}/servebench/live?since=0") as answer:
+        assert 0 < len(answer.read()) < 50_000
+    for path in (
+        "runs/x/run.json",
+        "runs/20260101T000000Z-x-0000/secret.txt",
+        "runs/..%2F..%2Fetc/passwd",
+        "llm_tab.py",
+    ):
+        with pytest.raises(urllib.error.HTTPError) as refused:
+            urllib.request.urlopen(f"{desk}/servebench/{path}")
+        assert refused.value.code == 404
+        refused.value.close()
