@@ -67,7 +67,12 @@ class Arrivals(NamedTuple):
     def sentence(self) -> str | None:
         """Return what to say, None when the load was as planned."""
         faults = self.faults
-        return f"load of phase {self.phase} was sent other than planned: {'; '.join(faults)}" if faults else None
+        if not faults:
+            return None
+        return (
+            f"load of phase {self.phase} was sent other than planned: {'; '.join(faults)}. Add workers: --workers N, "
+            "or free the machine"
+        )
 
 
 def _differs(sent: float, planned: float, tolerance: float) -> bool:
