@@ -409,6 +409,31 @@ def test_a_large_file_and_a_small_one_are_read_alike(kind: str) -> None:
         assert ((small.session == -1) == (large.session == -1)).all()
 
 
+@pytest.mark.parametrize(
+    ("row", "place"),
+    [
+        ("1,2," + "9" * 5000, "output_length"),
+        ("1_0,2,3", "timestamp"),
+        ("infinity,2,3", "timestamp"),
+        ("1e300,2,3", "timestamp"),
+        ("1,²,3", "input_length"),
+        ("1,2,-3", "output_length"),
+        ('1,2,"3\0', "output_length"),
+        ("\udcff,2,3", "timestamp"),
+    ],
+    ids=["digits", "underscore", "infinite", "far", "superscript", "negative", "nul", "no utf-8"],
+)
+@pytest.mark.parametrize("large_bytes", [10, 1 << 30])
+def test_what_is_no_number_is_a_fault_however_the_file_is_read(row: str, place: str, large_bytes: int) -> None:
+    data = f"timestamp,input_length,output_length\n1,2,3\n{row}\n".encode(errors="surrogateescape")
+    with pytest.raises(SpecError) as caught:
+        read_csv(io.BytesIO(data), "t.csv", LAYOUTS["csv"], large_bytes=large_bytes)
+    (fault,) = caught.value.faults
+    assert fault.line == 3
+    assert fault.place in (place, "row")
+    assert len(fault.message) < 200
+
+
 def test_a_fault_in_a_large_file_still_has_its_line() -> None:
     data = b"timestamp,input_length,output_length\n" + b"1,2,3\n" * 50 + b"nan,2,3\n1,2\n" + b"2,2,3\n" * 50
     with pytest.raises(SpecError) as caught:

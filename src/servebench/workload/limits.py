@@ -1,14 +1,38 @@
-"""Know what a workload may ask for that the load generator of this version cannot drive.
+"""Know how large a plan may be: every process holds it, and a slip in a unit must not fill its memory."""
 
-The file format, the model and the schedule know these things already. Whoever teaches the load generator one of them
-takes its line out here.
-"""
+from collections.abc import Iterable
 
-from servebench.workload.model import Workload
+from servebench.workload.arrivals import expected_count
+from servebench.workload.model import Arrivals, Conversation, Phase
 from servebench.workload.places import Wrong
 
+MOST_REQUESTS = 20_000_000
+"""A plan of so many requests takes about 1.4 GB in every process."""
+MOST_EPISODES = 2_000_000
 
-def undriven(workload: Workload) -> list[Wrong]:
-    """Return what of a workload would not be sent as it is meant, each with its place in the file."""
-    del workload  # everything that the file can say today is driven
-    return []
+
+def sizes_against_limits(phases: tuple[Phase, ...], law: Arrivals, talk: Conversation | None) -> list[Wrong]:
+    """Return the phases that would plan more than memory holds: requests, or episodes of on/off arrivals."""
+    wrongs: list[Wrong] = []
+    mean_turns = 1.0 if talk is None else talk.turns.mean or float(talk.turns.high or talk.turns.low)
+    own = [phase for phase in phases if phase.warm_per_s is None]
+    for index, phase in enumerate(own):
+        if phase.replay is not None:
+            continue
+        requests = expected_count(phase.segments) * mean_turns
+        if requests > MOST_REQUESTS:
+            message = f"plans about {requests:,.0f} requests; at most {MOST_REQUESTS:,} are possible"
+            wrongs.append(Wrong(("load", "phases", index), message))
+        for part in _on_off(phase.arrivals or law):
+            episodes = 2 * phase.duration_ns / ((part.on_ns or 0) + (part.off_ns or 0))
+            if episodes > MOST_EPISODES:
+                message = f"has about {episodes:,.0f} on and off episodes; at most {MOST_EPISODES:,} are possible"
+                wrongs.append(Wrong(("load", "phases", index), message))
+    return wrongs
+
+
+def _on_off(law: Arrivals) -> Iterable[Arrivals]:
+    """Return the on/off laws in a law."""
+    if law.process == "onoff":
+        return [law]
+    return [client.arrivals for client in law.clients if client.arrivals.process == "onoff"]

@@ -7,7 +7,6 @@ from pathlib import Path
 
 from servebench.core.errors import Fault, InputError, SpecError
 from servebench.workload.builtin import data_path
-from servebench.workload.limits import undriven
 from servebench.workload.model import Workload
 from servebench.workload.places import Wrong, checked, place_of
 from servebench.workload.resolve import resolve
@@ -56,9 +55,6 @@ def parse_workload(text: str, source: str, folder: Path | None = None) -> Worklo
     resolved, wrongs = resolve(spec, Path(source).absolute().parent if folder is None else folder)
     if resolved is None:
         raise SpecError(source, _faults(tree, wrongs), WAY_OUT)
-    wrongs = undriven(resolved)
-    if wrongs:
-        raise SpecError(source, _faults(tree, wrongs))
     return resolved
 
 

@@ -10,6 +10,7 @@ arena-hard: `prompt`, or the content of `turns`. sharegpt: an array of `conversa
 
 import codecs
 import json
+import re
 from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any, BinaryIO, NamedTuple
@@ -22,6 +23,9 @@ MAX_FAULTS = 20
 JOIN = "\n\n"
 PASSAGE_LINES = 12
 _CHUNK = 1 << 20
+MOST_ITEM_CHARACTERS = 1 << 26
+_BEFORE = re.compile(r"\s*\[[\s,]*")
+_BETWEEN = re.compile(r"[\s,]*")
 _HUMANS = frozenset({"human", "user"})
 _ASIDE = frozenset({"system", "tool", "function"})
 
@@ -115,27 +119,33 @@ def _json_row(line: bytes, number: int, at: int) -> Row:
 def _array_items(stream: BinaryIO, source: str) -> Iterator[Row]:
     """Yield the items of one JSON array, holding a few megabytes of it at a time."""
     decoder, reader = json.JSONDecoder(), codecs.getincrementaldecoder("utf-8")()
-    text, line, ended = "", 1, False
-    begun = False
+    text, at, line, begun, ended = "", 0, 1, False, False
     while True:
-        rest = text.lstrip(" \t\r\n,") if begun else text.lstrip().removeprefix("[")
-        line += text.count("\n", 0, len(text) - len(rest))
-        text, begun = rest, begun or bool(text)
-        if text.startswith("]"):
+        skipped = (_BETWEEN if begun else _BEFORE).match(text, at)
+        begun = skipped is not None
+        here = at if skipped is None else skipped.end()
+        line += text.count("\n", at, here)
+        if begun and text.startswith("]", here):
             return
         try:
-            value, end = decoder.raw_decode(text)
-        except json.JSONDecodeError as error:
-            if ended:
-                fault = Fault(place="text", message=f"no JSON: {error.msg}", line=line + text.count("\n", 0, error.pos))
-                raise SpecError(source, [fault]) from error
+            value, end = decoder.raw_decode(text, here)
+        except (json.JSONDecodeError, RecursionError) as error:
+            if ended or isinstance(error, RecursionError) or len(text) - here > MOST_ITEM_CHARACTERS:
+                raise SpecError(source, [_no_item(error, line, text, here)]) from error
             chunk = stream.read(_CHUNK)
             ended = not chunk
-            text += _utf8(reader, chunk, source, line, final=ended)
+            # What has been read is let go of only here: cutting it off item by item would copy a megabyte each time.
+            text, at = text[here:] + _utf8(reader, chunk, source, line, final=ended), 0
             continue
         yield Row(line, value)
-        line += text.count("\n", 0, end)
-        text = text[end:]
+        line += text.count("\n", here, end)
+        at = end
+
+
+def _no_item(error: Exception, line: int, text: str, here: int) -> Fault:
+    if isinstance(error, json.JSONDecodeError) and len(text) - here <= MOST_ITEM_CHARACTERS:
+        return Fault(place="text", message=f"no JSON: {error.msg}", line=line + text.count("\n", here, error.pos))
+    return Fault(place="text", message="an item of the array is nested too deeply, or too long", line=line)
 
 
 def _utf8(reader: codecs.IncrementalDecoder, chunk: bytes, source: str, line: int, *, final: bool) -> str:

@@ -11,7 +11,7 @@ from servebench.core.errors import Fault, SpecError
 from servebench.core.units import format_duration
 from servebench.workload.document import Dumper, document_of
 from servebench.workload.files import Files
-from servebench.workload.limits import undriven
+from servebench.workload.limits import sizes_against_limits
 from servebench.workload.model import (
     Arrivals,
     Closed,
@@ -61,6 +61,8 @@ def resolve(spec: WorkloadSpec, folder: Path) -> tuple[Workload | None, list[Wro
             files.wrongs.append(Wrong(("target", "cache"), f'"{WARM_PHASE}" is its phase; no other may have that name'))
         phases = (_warm_pass(cache), *phases)
     wrongs = [*files.wrongs, *prompts_against_phases(prompts, phases)]
+    if isinstance(load, OpenLoad):
+        wrongs += sizes_against_limits(phases, law_of(load.arrivals), prompts.conversation)
     if wrongs:
         return None, wrongs
     workload = Workload(
@@ -106,9 +108,9 @@ def quick_workload(  # noqa: PLR0913 - one argument for each option of the quick
     }
     spec, wrongs = checked(document)
     workload, more = resolve(spec, Path()) if spec is not None else (None, [])
-    found = [*wrongs, *more, *(undriven(workload) if workload is not None else [])]
-    if workload is None or found:
-        raise SpecError("the quick form", [Fault(place=_option(w.path), message=w.message) for w in found])
+    if workload is None:
+        faults = [Fault(place=_option(w.path), message=w.message) for w in [*wrongs, *more]]
+        raise SpecError("the quick form", faults)
     return workload
 
 

@@ -11,6 +11,8 @@ from servebench.workload.words import Duration, DurationOrZero, Rate, Slug
 
 ProfileName = Literal["m-small", "m-large", "deepseek-r1", "ragpulse"]
 Count = Annotated[int, Field(ge=1, le=1_000_000_000)]
+MOST_PARTS = 50_000
+"""A phase has at most about so many stretches of its own rate."""
 Part = Annotated[float, Field(ge=0, le=1_000_000, allow_inf_nan=False)]
 
 
@@ -73,6 +75,8 @@ class BurstPhase(RatePhaseSpec):
             raise wrong("must be shorter than every", "length")
         if self.duration < self.every:
             raise wrong("must be at least one period (every), or no burst is in it", "duration")
+        if self.duration > MOST_PARTS * self.every:
+            raise wrong(f"must be at most {MOST_PARTS:,} periods", "duration")
         return self
 
 
@@ -110,8 +114,9 @@ class DiurnalPhase(RatePhaseSpec):
     def _profile_has_load(self) -> Self:
         if isinstance(self.profile, tuple) and not (2 <= len(self.profile) <= 1000 and sum(self.profile) > 0):
             raise wrong("2 to 1000 parts are wanted, not all of them 0", "profile")
-        if self.duration > 1000 * (self.period or self.duration):
-            raise wrong("must be at most 1000 periods", "duration")
+        parts = len(self.profile) if isinstance(self.profile, tuple) else 24
+        if self.duration * parts > MOST_PARTS * (self.period or self.duration):
+            raise wrong(f"must be at most {MOST_PARTS // parts:,} periods", "duration")
         if self.start >= (self.period or self.duration):
             raise wrong("must be shorter than the period", "start")
         return self

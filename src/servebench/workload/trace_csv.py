@@ -111,9 +111,13 @@ class _LineReader:
 
     def read(self, line: str, number: int) -> None:
         """Add one row, or the fault that it is."""
-        fields = next(csv.reader([line], skipinitialspace=True)) if '"' in line else line.split(",")
+        try:
+            fields = next(csv.reader([line], skipinitialspace=True)) if '"' in line else line.split(",")
+        except csv.Error as error:
+            self.faults.append(Fault(place="row", message=f"{_shown(line)}: {error}", line=number))
+            return
         if len(fields) <= self._width:
-            self.faults.append(Fault(place="row", message=f"{line.strip()!r} has too few fields", line=number))
+            self.faults.append(Fault(place="row", message=f"{_shown(line)} has too few fields", line=number))
             return
         time = self._time(fields[self._found.time], number)
         inputs = self._tokens(fields[self._found.input], self._layout.input, number)
@@ -144,7 +148,7 @@ class _LineReader:
             return self._date_ns(text) if self._layout.dated else _seconds(text)
         except ValueError:
             form = "time such as 2023-11-16 18:15:46.6805900" if self._layout.dated else "time in seconds, such as 12.5"
-            fault = Fault(place=self._layout.time, message=f"{field.strip()!r} is no {form}", line=number)
+            fault = Fault(place=self._layout.time, message=f"{_shown(field)} is no {form}", line=number)
             self.faults.append(fault)
             return None
 
@@ -156,9 +160,10 @@ class _LineReader:
 
     def _tokens(self, field: str, column: str, number: int) -> int | None:
         text = _plain(field)
-        if text.isascii() and text.isdigit() and int(text) <= MAX_TOKENS:
+        # Python reads no more than 4,300 digits; ten are enough for any count.
+        if text.isascii() and text.isdigit() and len(text.lstrip("0")) <= 10 and int(text) <= MAX_TOKENS:
             return int(text)
-        message = f"{field.strip()!r} is no whole number of tokens from 0 to {MAX_TOKENS}"
+        message = f"{_shown(field)} is no whole number of tokens from 0 to {MAX_TOKENS}"
         self.faults.append(Fault(place=column, message=message, line=number))
         return None
 
@@ -181,11 +186,19 @@ def _columns(head: str, source: str, layout: Layout) -> Found:
     return Found(time, inputs, outputs, at, tuple(names))
 
 
+def _shown(text: str) -> str:
+    """Return a text as a message shows it, at most 60 characters of it."""
+    short = text.strip()
+    return repr(short if len(short) <= 60 else f"{short[:57]}...")
+
+
 def _plain(field: str) -> str:
     return field.strip().strip('"').strip()
 
 
 def _seconds(text: str) -> float:
+    if "_" in text:  # a number for Python only
+        raise ValueError(text)
     seconds = float(text)
     if not (math.isfinite(seconds) and abs(seconds) <= FARTHEST_S):
         raise ValueError(text)

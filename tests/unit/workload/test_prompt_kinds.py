@@ -97,6 +97,20 @@ def test_a_long_array_is_read_piece_by_piece_with_the_line_of_what_is_wrong(tmp_
     assert abs((caught.value.faults[0].line or 0) - text.count("\n")) <= 2
 
 
+@pytest.mark.parametrize("text", ["[", "[{]", "", "  ", "[1, 2", '[{"conversations": "' + "[" * 100_000, "[" * 100_000])
+def test_an_array_that_is_none_is_refused(tmp_path: Path, text: str) -> None:
+    (tmp_path / "broken.json").write_text(text, encoding="utf-8")
+    with pytest.raises((SpecError, InputError)):
+        talks_of("sharegpt", str(tmp_path / "broken.json"))
+
+
+@pytest.mark.parametrize("text", ["[]", " [ ] ", "[\n\n]\n"])
+def test_an_empty_array_holds_no_prompt(tmp_path: Path, text: str) -> None:
+    (tmp_path / "empty.json").write_text(text, encoding="utf-8")
+    with pytest.raises(InputError, match="holds no prompt"):
+        talks_of("sharegpt", str(tmp_path / "empty.json"))
+
+
 @pytest.mark.parametrize(
     ("row", "prompt"),
     [

@@ -105,6 +105,30 @@ def test_a_shape_that_cannot_be_is_refused_at_its_key(phase: str, place: str) ->
     assert [fault.place for fault in caught.value.faults] == [f"load.phases[0].{place}"]
 
 
+@pytest.mark.parametrize(
+    ("phase", "place", "words"),
+    [
+        ("{name: d, shape: steady, rate_per_s: 1000000, duration: 30d}", "", "2,592,000,000,000 requests"),
+        (
+            "{name: d, shape: steady, rate_per_s: 0.1, duration: 300d, "
+            "arrivals: {process: onoff, on: 1ms, off: 1ms, inside: {process: poisson}}}",
+            "",
+            "episodes",
+        ),
+        (
+            "{name: d, shape: burst, base_per_s: 1, peak_per_s: 2, every: 2ns, length: 1ns, duration: 1h}",
+            ".duration",
+            "periods",
+        ),
+    ],
+    ids=["requests", "episodes", "bursts"],
+)
+def test_a_slip_of_a_unit_is_refused_before_it_fills_the_memory(phase: str, place: str, words: str) -> None:
+    with pytest.raises(SpecError, match=words) as caught:
+        workload(phase)
+    assert [fault.place for fault in caught.value.faults] == [f"load.phases[0]{place}"]
+
+
 def test_a_phase_may_have_a_law_of_its_own() -> None:
     even = "{name: even, shape: steady, rate_per_s: 20, duration: 60s, arrivals: {process: constant}}"
     wild = "{name: wild, shape: steady, rate_per_s: 20, duration: 60s}"
