@@ -23,7 +23,7 @@ PHASE = "closed"
 class ClosedUsers:
     """The users of one worker. `run` is their master greenlet; `set_users` may be called at any time by the handler.
 
-    `perform` sends a request and returns its answer.
+    `perform` sends a request and returns its answer; what it raises goes to `on_failure`, and its user is gone.
     """
 
     def __init__(  # noqa: PLR0913 - its collaborators
@@ -36,9 +36,11 @@ class ClosedUsers:
         clock: RunClock,
         permit: Permit,
         perform: Callable[[Ask], Answer],
+        on_failure: Callable[[BaseException], None],
     ) -> None:
         self._closed, self._drawer, self._rng, self._seqs = closed, drawer, rng, seqs
         self._clock, self._permit, self._perform = clock, permit, perform
+        self._on_failure = on_failure
         self._wanted = 0
         self._users = 0
         self._retired = 0
@@ -79,6 +81,9 @@ class ClosedUsers:
                 if not self._think(self._perform(ask)):
                     self._retired += 1  # its next request would come after the end: nobody takes its place
                     return
+        except Exception as error:  # noqa: BLE001 - top of a greenlet: the harness failed, the run ends
+            self._retired += 1
+            self._on_failure(error)
         finally:
             self._users -= 1
             self._changed.set()

@@ -102,6 +102,7 @@ def _closed(parts: EngineParts) -> Engine:
         clock=parts.clock,
         permit=parts.permit,
         perform=perform,
+        on_failure=parts.on_failure,
     )
 
 
