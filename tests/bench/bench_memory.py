@@ -73,13 +73,13 @@ def await_child(process: "subprocess.Popen[bytes]") -> psutil.Process:
 
 
 def figures(samples: list[Sample], requests: int) -> str:
-    """Return first, last and slope of the resident memory."""
+    """Return the resident memory over the run, and its slope over the later part."""
     t_s = np.array([sample.t_s for sample in samples])
     rss = np.array([sample.rss for sample in samples]) / 1e6
     late = t_s > SETTLED * t_s[-1]
-    per_second = float(np.polyfit(t_s[late], rss[late], 1)[0])
-    slope = per_second * t_s[-1] / requests * 100_000
-    return f"RSS {rss[0]:.0f} -> {rss[late][0]:.0f} -> {rss[-1]:.0f} MB, SLOPE {slope:+.2f} MB per 100,000 requests"
+    slope = float(np.polyfit(t_s[late], rss[late], 1)[0]) * t_s[-1] / requests * 100_000
+    course = " ".join(f"{rss[int(share * (len(rss) - 1))]:.1f}" for share in np.linspace(0.1, 1, 10))
+    return f"RSS MB {course}  SLOPE {slope:+.2f} MB per 100,000 requests"
 
 
 if __name__ == "__main__":

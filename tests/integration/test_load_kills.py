@@ -57,6 +57,25 @@ def test_workers_killed_at_random_instants_lose_only_what_is_named(
     check_amount(manifest, killed)
 
 
+def test_a_worker_that_is_told_to_go_loses_nothing_it_began_and_nobody_else_counts_as_lost(
+    tmp_path: Path, start_sim: StartSim
+) -> None:
+    sim = start_sim(preset="fast")
+    with nodes_in(tmp_path, f"http://127.0.0.1:{sim.port}") as nodes:
+        master = nodes.master(nodes.workload(rate=10, duration="12s"), 2, "--show-invalid")
+        going, _ = nodes.worker(), nodes.worker()
+        epoch_ns = await_epoch(nodes)
+        time.sleep(max(0.0, 4 - (time.monotonic_ns() - epoch_ns) / 1e9))
+        going.terminate()
+        assert going.wait(30) == 0
+        assert master.wait(60) in {0, 3}, nodes.logs()
+        manifest, rows = manifest_of(nodes.run), rows_of(nodes.run)
+        seen = {seq_of(record.request_id) for record in sim.stop()}
+    assert [worker["state"] for worker in manifest["workers"]] == ["closed", "closed"]
+    assert {row["seq"] for row in rows} == seen
+    assert {item["cause"] for item in manifest["lost_detail"]} <= {"undispatched"}
+
+
 def run_and_kill(nodes: Nodes, rng: random.Random) -> dict[int, int]:
     """Kill all workers but one, at instants of the run that the generator says; return pid -> monotonic ns."""
     master = nodes.master(nodes.workload(rate=40, duration="16s"), KILLS + 1, "--show-invalid")

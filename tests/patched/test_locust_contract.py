@@ -5,7 +5,10 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
+import gevent
 import pytest
 from locust import argument_parser, runners, stats
 from locust.runners import LocalRunner, MasterRunner, WorkerRunner
@@ -89,3 +92,27 @@ def test_input_that_would_spoil_a_run_ends_the_process_with_a_reason(
     assert done.returncode == 2
     assert said in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_locust_still_spreads_users_inside_the_greenlet_that_reads_messages() -> None:
+    compat.apply()
+    listener = inspect.getsource(inspect.unwrap(MasterRunner.client_listener))
+    handler = inspect.getsource(MasterRunner.handle_message)
+    assert "self.handle_message(" in listener
+    assert "self.start(" in handler
+    assert "self.client_listener)" in inspect.getsource(MasterRunner.__init__)
+
+
+def test_a_start_from_the_reading_greenlet_runs_beside_it_and_any_other_at_once() -> None:
+    compat.apply()
+    spawned: list[Any] = []
+    pool = SimpleNamespace(spawn=lambda *arguments: spawned.append(arguments))
+    runner: Any = SimpleNamespace(greenlet=pool, _servebench_listener=gevent.getcurrent())
+    MasterRunner.start(runner, 3, 1)
+    ((start, *arguments),) = spawned
+    assert start is inspect.unwrap(MasterRunner.start)
+    assert arguments == [runner, 3, 1]
+    runner._servebench_listener = None
+    with pytest.raises(AttributeError):
+        MasterRunner.start(runner, 3, 1)  # Locust's own, which wants more of a runner
+    assert len(spawned) == 1

@@ -5,10 +5,13 @@ Each patch has a contract test (tests/patched/test_locust_contract.py) that fail
 
 import functools
 import math
+from typing import Any
 
+import gevent
 from locust import argument_parser, runners, stats
 
 REPORT_INTERVAL_S = 1.0
+_LISTENER = "_servebench_listener"
 
 
 def apply() -> None:
@@ -17,7 +20,36 @@ def apply() -> None:
     if not hasattr(argument_parser.default_args_dict, "cache_info"):
         argument_parser.default_args_dict = functools.cache(argument_parser.default_args_dict)
     runners.WORKER_REPORT_INTERVAL = REPORT_INTERVAL_S
+    _keep_listening()
     stats.bucket_response_time = three_digits  # type: ignore[assignment] # Locust says int; its keys may be any number
+
+
+def _keep_listening() -> None:
+    """Let the master hear its workers while Locust spreads users anew.
+
+    Locust does that inside the greenlet that reads messages, for 1 s and more, whenever a worker leaves or joins: no
+    sign of life is heard meanwhile, and every worker would count as lost.
+    """
+    master = runners.MasterRunner
+    if hasattr(master, _LISTENER):
+        return
+    listen, start = master.client_listener, master.start
+
+    @functools.wraps(listen)
+    def client_listener(self: Any) -> Any:  # noqa: ANN401 - Locust is untyped
+        setattr(self, _LISTENER, gevent.getcurrent())
+        return listen(self)
+
+    @functools.wraps(start)
+    def start_beside(self: Any, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401 - Locust is untyped
+        if gevent.getcurrent() is getattr(self, _LISTENER):
+            self.greenlet.spawn(start, self, *args, **kwargs)
+        else:
+            start(self, *args, **kwargs)
+
+    setattr(master, _LISTENER, None)
+    master.client_listener = client_listener  # type: ignore[method-assign]
+    master.start = start_beside  # type: ignore[method-assign]
 
 
 def three_digits(milliseconds: float) -> float:
