@@ -1,5 +1,7 @@
 """Know how rows, chunks and tables look as pandas frames: one unit per column, named in it."""
 
+from collections.abc import Iterator
+
 import numpy as np
 import pandas as pd
 import pyarrow as pa
@@ -46,12 +48,21 @@ def chunks_frame(run: RunData) -> pd.DataFrame:
     Holds all events of the run in memory, about 80 bytes each.
     Raises ShardError where a part changed since the run was read.
     """
-    pieces = [_piece(run, item) for item in run.chunks.places]
-    frame = pd.concat([_piece(run, None), *pieces], ignore_index=True) if pieces else _piece(run, None)
+    frame = pd.concat(list(chunk_pieces(run)), ignore_index=True)
     frame = frame.sort_values(["seq", "attempt", "chunk"], ignore_index=True)
     for name in ("kind", "worker", "phase"):
         frame[name] = frame[name].astype("category")
     return frame
+
+
+def chunk_pieces(run: RunData) -> Iterator[pd.DataFrame]:
+    """Yield an empty frame, which has the columns, and then the events of each part.
+
+    Raises ShardError where a part changed since the run was read.
+    """
+    yield _piece(run, None)
+    for item in run.chunks.places:
+        yield _piece(run, item)
 
 
 def _piece(run: RunData, item: PartPlace | None) -> pd.DataFrame:

@@ -27,6 +27,7 @@ COMMANDS: dict[str, str] = {
     "report": "servebench.cli.results:report",
     "compare": "servebench.cli.compare:compare",
     "merge": "servebench.cli.results:merge",
+    "export": "servebench.cli.export:export",
     "sim": "servebench.cli.simulate:sim",
     "master": "servebench.cli.nodes:master",
     "worker": "servebench.cli.nodes:worker",
