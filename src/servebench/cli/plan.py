@@ -49,7 +49,8 @@ def plan(*, workload: Path, seed: int | None, out: Path | None, as_json: bool) -
     schedule = make_schedule(loaded, prompts)
     phases, talk = describe(schedule), loaded.prompts.conversation
     # What turns repeat of their own history is known only when the answers are.
-    reuse = None if talk is not None and talk.history == "answers" else reuse_of(schedule, prompts)
+    told = talk is None or talk.history == "none"
+    reuse = reuse_of(schedule, prompts) if told else None
     if as_json:
         click.echo(_json(loaded, schedule, phases, reuse))
     else:

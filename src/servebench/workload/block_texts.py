@@ -7,12 +7,17 @@ block of 512 tokens may be 510 or 515 by the server's tokenizer; its share of th
 
 import hashlib
 
+import numpy as np
+import numpy.typing as npt
+
 from servebench.workload.filler import Filler
 from servebench.workload.lengths import NONE
 from servebench.workload.rows import Ints, Tokens, Trace
 from servebench.workload.tokens import token_weight
 
 JOIN = "\n"
+
+Floats = npt.NDArray[np.float64]
 
 
 class BlockTexts:
@@ -37,14 +42,13 @@ class BlockTexts:
             digest.update(column.tobytes())
         return digest.hexdigest()
 
-    def reuse(self, rows: Ints, input_tokens: Tokens) -> float | None:
-        """Return the share of tokens whose blocks, and all before them, came in an earlier row; None without rows."""
-        known: dict[tuple[int, int], int] = {}
-        hit = total = 0
-        for row, limit in zip(rows.tolist(), input_tokens.tolist(), strict=True):
-            left = int(self._inputs[row]) if limit == NONE else limit
-            total += left
-            chain, seen = 0, True
+    def reused(self, rows: Ints, input_tokens: Tokens) -> tuple[Floats, Floats]:
+        """Return the tokens of each row, and how many lie in blocks that came earlier with all blocks before them."""
+        numbers: dict[tuple[int, int], int] = {}
+        sent = np.where(input_tokens == NONE, self._inputs[rows], input_tokens).astype(np.float64)
+        found = np.zeros(len(rows), dtype=np.float64)
+        for index, row in enumerate(rows.tolist()):
+            left, chain, seen = int(sent[index]), 0, True
             first, last = int(self._blocks.first[row]), int(self._blocks.last[row])
             blocks = zip(self._blocks.ids[first:last].tolist(), self._blocks.tokens[first:last].tolist(), strict=True)
             for block, size in blocks:
@@ -53,11 +57,11 @@ class BlockTexts:
                 tokens = min(size, left)
                 left -= tokens
                 # A chain of blocks has a number of its own; a block cut by the input's length is still its beginning.
-                number = known.get((chain, block))
+                number = numbers.get((chain, block))
                 seen = seen and number is not None
-                hit += tokens if seen else 0
-                chain = known.setdefault((chain, block), len(known) + 1) if number is None else number
-        return hit / total if total else None
+                found[index] += tokens if seen else 0
+                chain = numbers.setdefault((chain, block), len(numbers) + 1)
+        return sent, found
 
     def text(self, row: int, input_tokens: int | None) -> str:
         """Return the prompt of a row, cut to `input_tokens`; None: as long as recorded.

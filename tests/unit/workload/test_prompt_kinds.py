@@ -14,12 +14,13 @@ from servebench.core.errors import InputError, SpecError
 from servebench.core.units import NS_PER_S
 from servebench.workload.builtin import data_path, read_data
 from servebench.workload.draw import Drawer
+from servebench.workload.load import load_workload
 from servebench.workload.model import Prompts, PromptSource, Workload
 from servebench.workload.notes import told
 from servebench.workload.prompt_files import Talk, read_talks
 from servebench.workload.prompts import PromptSet, load_prompts
 from servebench.workload.resolve import dump_yaml
-from servebench.workload.reuse import reuse_of
+from servebench.workload.reuse import reuse_by_phase, reuse_of
 from servebench.workload.schedule import plan
 from servebench.workload.tokens import estimate_tokens
 
@@ -242,6 +243,18 @@ def test_reuse_of_a_plan_is_its_repeats_and_the_shared_prefix_of_the_rest(share:
         prompts = PromptSet.load(loaded.prompts)
         # 80 prompts, 20 of them again: of 100 equal prompts the first has nothing, 79 their prefix, 20 everything.
         assert reuse_of(plan(loaded, prompts), prompts) == pytest.approx((79 * shared + 20) / 100)
+
+
+def test_reuse_by_phase_is_nothing_in_a_first_pass_and_everything_in_a_second() -> None:
+    loaded = load_workload("builtin:cold-vs-warm")
+    prompts = PromptSet.load(loaded.prompts)
+    assert reuse_by_phase(plan(loaded, prompts), prompts) == {"cold": 0.0, "warm": 1.0}
+
+
+def test_a_warm_pass_makes_the_rest_known() -> None:
+    loaded = workload("{source: {kind: mt-bench}}", "{cache: {state: warm, rate_per_s: 20, duration: 10s}}")
+    prompts = PromptSet.load(loaded.prompts)
+    assert reuse_by_phase(plan(loaded, prompts), prompts) == {"cache-warmup": 0.0, "main": 1.0}
 
 
 def test_every_note_of_a_plan_is_told_in_words() -> None:
