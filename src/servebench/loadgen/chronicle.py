@@ -12,6 +12,7 @@ from servebench.loadgen.journal import Journal
 from servebench.loadgen.live_board import LiveBoard
 from servebench.loadgen.messages import Status
 from servebench.loadgen.progress import LiveView, ProgressPipe
+from servebench.loadgen.prometheus_export import Meters
 from servebench.loadgen.runbook import Runbook
 from servebench.shards.parts import PartIdentity
 
@@ -29,6 +30,7 @@ class Chronicle:
     journal: Journal
     pipe: ProgressPipe
     board: LiveBoard | None = None
+    meters: Meters | None = None
     scrape: EngineScrape | None = None
     epoch_monotonic_ns: int | None = None
     view: LiveView = field(default_factory=LiveView)
@@ -54,6 +56,8 @@ class Chronicle:
         self.journal.add(kind, text, t_ns=t_ns, worker=worker, data=data)
         if self.board is not None:
             self.board.event(kind, text, t_ns)
+        if self.meters is not None:
+            self.meters.event(kind)
         if aloud:
             self.pipe.event(kind, text)
 
@@ -92,6 +96,8 @@ class Chronicle:
         self.pipe.send(line)
         if self.board is not None:
             self.board.take(line, self.view.whole)
+        if self.meters is not None:
+            self.meters.take(line)
 
     def ask_engines(self, places: PlacesToAsk) -> None:
         """Name the pages to keep from the moment the run is armed."""

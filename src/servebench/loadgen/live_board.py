@@ -81,7 +81,8 @@ class LiveBoard:
         self._first = 0
         self._head: dict[str, Any] = {"state": "ready"}
         self._errors: Mapping[str, int] = {}
-        self._rows: list[dict[str, Any]] = []
+        self._whole: Mapping[str, Sketch] = {}
+        self._rows: list[dict[str, Any]] | None = []
 
     def begin(self, run_id: str) -> None:
         """Forget the run before."""
@@ -97,7 +98,7 @@ class LiveBoard:
         self._points.append([*(_rounded(_at(line, path)) for _, path in _PLACES), self._newly_failed(line)])
         self._head = {name: line.get(name) for name in _HEAD}
         self._head["now"] = _now()
-        self._rows = percentile_rows(whole)
+        self._whole, self._rows = whole, None
 
     def event(self, kind: str, text: str, t_ns: int | None) -> None:
         """Add something that happened."""
@@ -108,6 +109,8 @@ class LiveBoard:
         begin = min(max(since, self._first), self._first + len(self._points)) - self._first
         points = [self._points[index] for index in range(begin, min(begin + POINTS_A_POLL, len(self._points)))]
         end = self._first + begin + len(points)
+        if self._rows is None:  # only when somebody looks, and once a second however many do
+            self._rows = percentile_rows(self._whole)
         return {
             "run": self._head,
             "columns": COLUMNS,
@@ -132,11 +135,22 @@ def percentile_rows(whole: Mapping[str, Sketch]) -> list[dict[str, Any]]:
     for name in LATENCIES:
         sketch, metric = whole[name], METRIC_BY_NAME[name]
         n = len(sketch)
-        cells = {label: _rounded(_ms(sketch.quantile_ns(q)) if _enough(n, q) else None) for label, q in QUANTILES}
-        largest = _rounded(_ms(sketch.quantile_ns(1.0)))
+        *values, largest_ns = sketch.quantiles_ns([*(q for _, q in QUANTILES), 1.0])
+        cells = {
+            label: _rounded(_ms(ns) if _enough(n, q) else None)
+            for (label, q), ns in zip(QUANTILES, values, strict=True)
+        }
         about = f"{metric.title}: from {metric.start_event} to {metric.stop_event}"
         rows.append(
-            {"name": name, "title": metric.title, "unit": metric.unit, "about": about, "n": n, **cells, "max": largest}
+            {
+                "name": name,
+                "title": metric.title,
+                "unit": metric.unit,
+                "about": about,
+                "n": n,
+                **cells,
+                "max": _rounded(_ms(largest_ns)),
+            }
         )
     return rows
 

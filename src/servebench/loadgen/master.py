@@ -39,6 +39,7 @@ from servebench.loadgen.messages import (
 )
 from servebench.loadgen.models import only_model
 from servebench.loadgen.progress import ProgressPipe
+from servebench.loadgen.prometheus_export import Meters
 from servebench.loadgen.runbook import Runbook
 from servebench.loadgen.runclock import boot_id
 from servebench.loadgen.settings import Settings
@@ -64,6 +65,7 @@ class MasterRole:
         self._channel = Channel(environment.runner, self._fail)
         self._pipe = ProgressPipe(settings.progress_fd)
         self.board = LiveBoard()
+        self.meters = Meters()
         self._helloed: dict[str, Hello] = {}
         self._runs: dict[str, Coordinator] = {}
         self._followers: list[gevent.Greenlet[..., None]] = []
@@ -209,8 +211,10 @@ class MasterRole:
             Journal(folder.events),
             self._pipe,
             self.board,
+            self.meters,
         )
         self.board.begin(run_id)
+        self.meters.begin(chronicle.view)
         chronicle.ask_engines(places_to_ask(settings.metrics_urls, target, workload.target.endpoint))
         run = Coordinator(order, self._channel, chronicle, self._is_present)
         self._runs[run_id] = run

@@ -16,6 +16,7 @@ from servebench.core.errors import InputError
 from servebench.loadgen import compat
 from servebench.loadgen.master import MasterRole
 from servebench.loadgen.options import add_options
+from servebench.loadgen.prometheus_export import serve
 from servebench.loadgen.settings import Settings
 from servebench.loadgen.trim import keep_trimming
 from servebench.loadgen.users import LoadToken
@@ -71,6 +72,9 @@ class Plugin:
         gevent.spawn(keep_trimming, environment.stats)
         if isinstance(runner, MasterRunner | LocalRunner):
             self._master = MasterRole(environment, settings)
+            if environment.web_ui is not None:
+                WebDesk(environment, self._master.board, settings.out, self._master.mark).install()
+            serve(self._master.meters, settings.metrics_listen)
             if environment.web_ui is not None:
                 WebDesk(environment, self._master.board, settings.out, self._master.mark).install()
             gevent.signal_handler(signal.SIGINT, self._master.on_interrupt)

@@ -56,6 +56,10 @@ class LiveView:
         for name in LATENCIES:
             self._second[name].merge(getattr(status, name))
 
+    def healths(self) -> dict[str, Health]:
+        """Return the newest health of each worker."""
+        return dict(self._health)
+
     def totals(self) -> Totals:
         """Return the sums over all workers."""
         return sum_totals(self._totals.values())

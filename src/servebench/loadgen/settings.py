@@ -39,6 +39,9 @@ class Settings:
     metrics_urls: tuple[str, ...] = field(default=(), repr=False)
     """Where engines and hardware show their metrics; empty = what the target's address suggests, "off" = nowhere."""
 
+    metrics_listen: str = "127.0.0.1:9646"
+    """Where the master serves its own metrics to Prometheus; "off" = nowhere."""
+
     @classmethod
     def from_environment(cls, environ: Mapping[str, str] = os.environ) -> "Settings":
         """Read SERVEBENCH_* variables.
@@ -62,6 +65,7 @@ class Settings:
             headers=_headers(environ),
             proxy=environ.get("SERVEBENCH_PROXY") or None,
             metrics_urls=split_places(environ.get("SERVEBENCH_METRICS_URLS")),
+            metrics_listen=environ.get("SERVEBENCH_METRICS_LISTEN") or "127.0.0.1:9646",
         )
 
 

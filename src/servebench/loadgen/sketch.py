@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -56,6 +56,23 @@ class Sketch:
     def __len__(self) -> int:
         return self.counts.total()
 
+    def quantiles_ns(self, quantiles: Sequence[float]) -> list[float | None]:
+        """Return the values at ranks q (n - 1), None when empty; one pass for all of them."""
+        buckets, counts = self.columns()
+        if not len(buckets):
+            return [None] * len(quantiles)
+        seen = np.cumsum(counts)
+        places = np.searchsorted(seen, np.array(quantiles) * (seen[-1] - 1), side="right")
+        return [_UNIT_NS * 2 * _GAMMA ** int(buckets[place]) / (1 + _GAMMA) for place in places]
+
+    def columns(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Return buckets in rising order and how many values each holds."""
+        counts = self.counts
+        buckets = np.fromiter(counts, np.int64, len(counts))
+        held = np.fromiter(counts.values(), np.int64, len(counts))
+        order = np.argsort(buckets)
+        return buckets[order], held[order]
+
     def quantile_ns(self, q: float) -> float | None:
         """Return the value at rank q (n - 1), None when empty."""
         rank = q * (len(self) - 1)
@@ -65,6 +82,12 @@ class Sketch:
             if seen > rank:
                 return _UNIT_NS * 2 * _GAMMA**bucket / (1 + _GAMMA)
         return None
+
+
+def middles_ns(buckets: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Return the values that stand for buckets, at most 0.5 % from any value in them."""
+    middles: NDArray[np.float64] = _UNIT_NS * 2 / (1 + _GAMMA) * np.power(_GAMMA, buckets.astype(np.float64))
+    return middles
 
 
 def _bucket(ns: float) -> int:

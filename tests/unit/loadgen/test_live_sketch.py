@@ -41,3 +41,12 @@ def test_values_below_a_microsecond_share_the_lowest_bucket(ns: int) -> None:
     sketch = Sketch()
     sketch.add(ns)
     assert sketch.counts == {0: 1}
+
+
+@given(values_ns)
+def test_many_quantiles_at_once_are_those_one_by_one(values: list[int]) -> None:
+    sketch = Sketch()
+    sketch.add_all(np.array(values, dtype=np.int64))
+    quantiles = [0.0, 0.5, 0.9, 0.95, 0.99, 0.999, 1.0]
+    assert sketch.quantiles_ns(quantiles) == [sketch.quantile_ns(q) for q in quantiles]
+    assert Sketch().quantiles_ns(quantiles) == [None] * len(quantiles)
