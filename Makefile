@@ -38,6 +38,7 @@ arch: $(DEV) ## who may import whom, and how large files and functions may grow
 
 gen: $(DEV) ## write what is generated from the code (git diff shows whether it was up to date)
 	$(BIN)/python -m servebench.metrics.docs docs/metrics.md docs/dialects.md
+	$(BIN)/python -m servebench.metrics.grafana dashboards
 
 unit: $(DEV) ## unit tests
 	$(PYTEST) -q tests/unit
