@@ -73,7 +73,9 @@ test: check integ browser ## everything that CI runs
 
 bench: $(DEV) ## print what the tool itself costs; asserts no time
 	$(BIN)/python -m tests.bench.bench_decode
-	$(BIN)/python -m tests.bench.bench_transport
+	$(BIN)/python -m tests.bench.bench_tls
+	$(BIN)/python -m tests.bench.bench_cases
+	$(BIN)/python -m tests.bench.bench_whole
 	$(PYTEST) -q -s tests/bench/bench_flush.py tests/bench/bench_sim.py
 
 dist: $(DEV) ## build wheel and source archive into dist/
