@@ -9,7 +9,7 @@ from rich.cells import cell_len, set_cell_size
 
 from servebench.cli.display import CPU_LIMIT, HUB_LAG_LIMIT_MS
 from servebench.cli.figures import UNDEFINED, bar, count, figure, minutes, sparkline
-from servebench.cli.status import ClientState, Quantiles, Status
+from servebench.cli.status import ClientState, Quantiles, ServerState, Status
 from servebench.core.units import NS_PER_MS
 from servebench.workload.model import Objective
 
@@ -107,6 +107,14 @@ def client_line(client: ClientState, *, unicode: bool) -> str:
         f"CPU {UNDEFINED if cpu is None else f'{100 * cpu:.0f}'} %",
     ]
     return "   ".join(parts)
+
+
+def server_line(server: ServerState) -> str:
+    """Return the engine's own figures and how old they are."""
+    cache = UNDEFINED if server.kv_usage is None else f"{100 * server.kv_usage:.0f}"
+    told = f"SERVER    running {figure(server.running)}   waiting {figure(server.waiting)}   KV cache {cache} %"
+    age = UNDEFINED if server.age_s is None else f"{server.age_s:.0f}"
+    return f"{told:<55}{server.dialect} metrics, {age} s old"
 
 
 def objective_word(limit: Limit | None, quantiles: Quantiles, *, unicode: bool) -> str:
@@ -213,7 +221,9 @@ def _outcomes(view: View, canvas: Canvas) -> list[str]:
         errors.append(f"{len(status.errors) - 3} more kinds")
     share = None if not status.answered else 100 * status.failed / status.answered
     shown = "   ".join([f"ok {count(status.ok)}", *errors, f"error {UNDEFINED if share is None else f'{share:.3g}'} %"])
-    return [tokens, f"OUTCOMES  {shown}", f"CLIENT    {client_line(status.client, unicode=canvas.unicode)}"]
+    server = [server_line(status.server)] if status.server is not None and canvas.width >= 68 else []
+    client = client_line(status.client, unicode=canvas.unicode)
+    return [tokens, f"OUTCOMES  {shown}", *server, f"CLIENT    {client}"]
 
 
 def _last_line(view: View) -> str:

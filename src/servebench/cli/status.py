@@ -26,6 +26,16 @@ class ClientState(msgspec.Struct, frozen=True, kw_only=True):
     read_delay_ms_p99: Number = None
 
 
+class ServerState(msgspec.Struct, frozen=True, kw_only=True):
+    """What the engines say of themselves, all together; `kv_usage` is a share of 1, `age_s` that of the oldest page."""
+
+    dialect: str = ""
+    running: Number = None
+    waiting: Number = None
+    kv_usage: Number = None
+    age_s: Number = None
+
+
 class Status(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="status"):
     """One second of a run. None = not known yet, which is never shown as 0."""
 
@@ -59,6 +69,7 @@ class Status(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="s
     tpot_ms: Quantiles = Quantiles()
     chunk_gap_ms: Quantiles = Quantiles()
     client: ClientState = ClientState()
+    server: ServerState | None = None
 
     @property
     def failed(self) -> int:

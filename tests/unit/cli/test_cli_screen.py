@@ -7,7 +7,7 @@ from rich.cells import cell_len
 
 from servebench.cli.figures import UNDEFINED
 from servebench.cli.screen import Canvas, Limit, View, limits_of, objective_word, screen_lines
-from servebench.cli.status import ClientState, Quantiles, Status
+from servebench.cli.status import ClientState, Quantiles, ServerState, Status
 from servebench.workload.model import Objective
 
 NOW = datetime(2026, 9, 3, 14, 18, 36, tzinfo=timezone(timedelta(hours=2), "CEST"))
@@ -152,3 +152,19 @@ def test_limits_come_from_the_workload_in_milliseconds() -> None:
 def test_a_busy_client_is_named_in_words_and_not_by_colour_alone() -> None:
     lines = _lines(_view(client=ClientState(hub_lag_ms_p99=31.0, cpu=0.5)))
     assert "! busy" in next(line for line in lines if line.startswith("CLIENT"))
+
+
+def test_the_engine_tells_its_queue_and_what_it_does_not_tell_is_a_dash() -> None:
+    told = ServerState(dialect="vllm", running=45.0, waiting=12.0, kv_usage=0.83, age_s=0.9)
+    (line,) = [line for line in _lines(_view(server=told)) if line.startswith("SERVER")]
+    assert " ".join(line.split()) == "SERVER running 45 waiting 12 KV cache 83 % vllm metrics, 1 s old"
+    silent = ServerState(dialect="triton", waiting=0.0)
+    (line,) = [line for line in _lines(_view(server=silent)) if line.startswith("SERVER")]
+    assert (
+        line.split()
+        == f"SERVER running {UNDEFINED} waiting 0 KV cache {UNDEFINED} % triton metrics, {UNDEFINED} s old".split()
+    )
+
+
+def test_without_a_page_of_the_engine_there_is_no_line_for_it() -> None:
+    assert not [line for line in _lines(_view()) if line.startswith("SERVER")]
