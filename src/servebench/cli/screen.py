@@ -112,7 +112,7 @@ def client_line(client: ClientState, *, unicode: bool) -> str:
 def server_line(server: ServerState) -> str:
     """Return the engine's own figures and how old they are."""
     cache = UNDEFINED if server.kv_usage is None else f"{100 * server.kv_usage:.0f}"
-    told = f"SERVER    running {figure(server.running)}   waiting {figure(server.waiting)}   KV cache {cache} %"
+    told = f"SERVER    running {_whole(server.running)}   waiting {_whole(server.waiting)}   KV cache {cache} %"
     age = UNDEFINED if server.age_s is None else f"{server.age_s:.0f}"
     return f"{told:<55}{server.dialect} metrics, {age} s old"
 
@@ -256,6 +256,10 @@ def _with_spark(line: str, view: View, name: str, canvas: Canvas) -> str:
 
 def _short(value: float | None) -> str:
     return UNDEFINED if value is None else f"{value:.1f}" if value < 10 else f"{value:.0f}"
+
+
+def _whole(value: float | None) -> str:
+    return UNDEFINED if value is None else f"{value:,.0f}"
 
 
 def _share(part: float | None, whole: float | None) -> float | None:
