@@ -72,8 +72,6 @@ class Plugin:
         gevent.spawn(keep_trimming, environment.stats)
         if isinstance(runner, MasterRunner | LocalRunner):
             self._master = MasterRole(environment, settings)
-            if environment.web_ui is not None:
-                WebDesk(environment, self._master.board, settings.out, self._master.mark).install()
             serve(self._master.meters, settings.metrics_listen)
             if environment.web_ui is not None:
                 WebDesk(environment, self._master.board, settings.out, self._master.mark).install()
