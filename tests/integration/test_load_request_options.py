@@ -87,7 +87,7 @@ def run(
 ) -> subprocess.CompletedProcess[str]:
     (folder / "w.yaml").write_text(WORKLOAD + text, encoding="utf-8")
     command = [sys.executable, "-m", "servebench.cli", "run", str(folder / "w.yaml"), "--url", url]
-    command += ["--workers", "1", "--out", str(folder / "runs"), "--no-report"]
+    command += ["--workers", "1", "--out", str(folder / "runs"), "--no-report", "--no-preflight"]
     if open_files is not None:
         command = ["bash", "-c", f'ulimit -n {open_files}; exec "$0" "$@"', *command]
     return subprocess.run(
