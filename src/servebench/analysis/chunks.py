@@ -15,7 +15,8 @@ from servebench.shards.reader import load_part
 
 KEPT_EVENTS = 1_000_000
 """Runs with no more events than this keep them in memory (25 bytes each)."""
-CHUNK_COLUMNS: tuple[str, ...] = ("chunk_ns", "chunk_kind", "chunk_tokens", "chunk_read", "chunk_choice")
+CHUNK_COLUMNS: tuple[str, ...] = ("chunk_ns", "chunk_kind", "chunk_tokens", "chunk_choice")
+"""What gaps are made of; decoding the others would take as long again."""
 
 
 BATCH_BYTES = 8_000_000

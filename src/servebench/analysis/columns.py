@@ -1,16 +1,16 @@
 """Know how a table of request rows becomes the numpy columns that formulas read."""
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from servebench.core.errors import ShardError
 from servebench.core.outcomes import CHUNK_KINDS, ChunkKind, Outcome
-from servebench.metrics.columns import FAILED_OUTCOMES, ChunkColumns, FloatArray, IntArray, RequestColumns
-from servebench.metrics.events import event_facts
+from servebench.metrics.columns import FAILED_OUTCOMES, ChunkColumns, EventFacts, FloatArray, IntArray, RequestColumns
 
 _NUMBERS = (
     "intended_ns",
@@ -25,6 +25,7 @@ _NUMBERS = (
     "reasoning_tokens",
     "accepted",
 )
+_Int = TypeVar("_Int", np.int8, np.int32, np.int64)
 _OTHER = CHUNK_KINDS.index(ChunkKind.OTHER)
 
 
@@ -68,27 +69,46 @@ def flat_floats(table: pa.Table, name: str) -> FloatArray:
     return np.asarray(pc.list_flatten(table[name]).cast(pa.float64()).to_numpy(), dtype=np.float64)
 
 
+def flat_ints(table: pa.Table, name: str, dtype: type[_Int]) -> npt.NDArray[_Int]:
+    """Return the elements of a list column that holds no null."""
+    flat = pc.list_flatten(table[name])
+    if flat.null_count:
+        msg = f"column {name} has null elements"
+        raise ShardError(msg)
+    return np.asarray(flat.to_numpy(), dtype=dtype)
+
+
 def _kind_codes(table: pa.Table) -> npt.NDArray[np.int8]:
-    """Return the code of each event's kind; a word of a later version counts as `other`."""
-    kinds = pc.list_flatten(table["chunk_kind"]).cast(pa.utf8())
-    codes = pc.index_in(kinds, value_set=pa.array([kind.value for kind in CHUNK_KINDS]))
-    return np.nan_to_num(np.asarray(codes.to_numpy(), dtype=np.float64), nan=_OTHER).astype(np.int8)
+    """Return the code of each event's kind; a word of a later version, or none, counts as `other`."""
+    known = {kind.value: code for code, kind in enumerate(CHUNK_KINDS)}
+    found = [np.empty(0, np.int8)]
+    flat: Any = pc.list_flatten(table["chunk_kind"])
+    for piece in flat.chunks:
+        words_of = [known.get(str(word), _OTHER) for word in piece.dictionary.to_pylist()]
+        codes = piece.indices.fill_null(len(words_of)).to_numpy(zero_copy_only=False)
+        found.append(np.array([*words_of, _OTHER], np.int8)[codes])
+    return np.concatenate(found)
 
 
 def chunk_columns(table: pa.Table) -> ChunkColumns:
-    """Return the events of all rows."""
+    """Return the events of all rows; a table without `chunk_read` has all events in read 0.
+
+    Raises ShardError where an event has no time, read or choice.
+    """
+    ns = flat_ints(table, "chunk_ns", np.int64).astype(np.float64)
+    has_reads = "chunk_read" in table.column_names
     return ChunkColumns(
         offsets=list_offsets(table, "chunk_ns"),
-        ns=flat_floats(table, "chunk_ns"),
+        ns=ns,
         kind=_kind_codes(table),
-        choice=flat_floats(table, "chunk_choice").astype(np.int8),
-        read=flat_floats(table, "chunk_read").astype(np.int32),
+        choice=flat_ints(table, "chunk_choice", np.int8),
+        read=flat_ints(table, "chunk_read", np.int32) if has_reads else np.zeros(len(ns), np.int32),
         tokens=flat_floats(table, "chunk_tokens"),
     )
 
 
-def request_columns(table: pa.Table, chunks: ChunkColumns) -> RequestColumns:
-    """Return the columns that formulas read, one row a request row; `chunks` holds the events of the same rows."""
+def request_columns(table: pa.Table, facts: EventFacts) -> RequestColumns:
+    """Return the columns that formulas read, one row a request row; `facts` are of the events of the same rows."""
     outcome = words(table, "outcome")
     output_tokens = floats(table, "output_tokens")
     numbers: dict[str, Any] = {name: floats(table, name) for name in _NUMBERS}
@@ -98,5 +118,5 @@ def request_columns(table: pa.Table, chunks: ChunkColumns) -> RequestColumns:
         output_tokens=output_tokens,
         ok=np.asarray(outcome == Outcome.OK.value, dtype=bool),
         failed=np.isin(outcome.astype(str), [word.value for word in FAILED_OUTCOMES]),
-        events=event_facts(chunks, output_tokens),
+        events=facts,
     )

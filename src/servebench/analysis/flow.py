@@ -5,9 +5,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from servebench.core.units import NS_PER_S
 from servebench.metrics import ChunkColumns, RequestColumns, Window
 from servebench.metrics.columns import BoolArray, FloatArray, IntArray
-from servebench.metrics.events import Gaps, event_tokens
+from servebench.metrics.events import Gaps
 from servebench.shards.manifest import Manifest
 
 
@@ -56,12 +57,15 @@ class FlowBuilder:
     longest: FloatArray = field(default_factory=lambda: np.zeros(1))
     rows: int = 0
 
-    def add(self, c: RequestColumns, chunks: ChunkColumns, gaps: Gaps) -> None:
-        """Count the tokens and gaps of a part; an answer in one piece brings its tokens at its end."""
+    def add(self, c: RequestColumns, chunks: ChunkColumns, each: FloatArray, gaps: Gaps) -> None:
+        """Count the tokens (`each` of an event) and gaps of a part.
+
+        An answer in one piece brings its tokens at its end.
+        """
         whole = np.flatnonzero(c.ok & np.isnan(c.events.first_token_ns) & (c.output_tokens > 0) & ~np.isnan(c.end_ns))
         row = np.concatenate((chunks.request(), whole))
         ns = np.concatenate((chunks.ns, c.end_ns[whole]))
-        tokens = np.concatenate((event_tokens(chunks, c.output_tokens), c.output_tokens[whole]))
+        tokens = np.concatenate((each, c.output_tokens[whole]))
         size = len(self.edges_ns) + 1
         cell = row * size + np.searchsorted(self.edges_ns, ns, side="right")
         sums = np.bincount(cell, tokens, minlength=1)
@@ -72,13 +76,13 @@ class FlowBuilder:
         self.rows += len(c)
 
     def _count_seconds(self, ns: FloatArray, tokens: FloatArray) -> None:
-        seconds = np.maximum(ns // 1e9, 0).astype(np.int64)
+        seconds = np.maximum(ns.astype(np.int64) // NS_PER_S, 0)
         counted: FloatArray = np.bincount(seconds, tokens, minlength=len(self.per_second)).astype(np.float64)
         counted[: len(self.per_second)] += self.per_second
         self.per_second = counted
 
     def _note_gaps(self, gaps: Gaps) -> None:
-        seconds = np.maximum(gaps.at_ns // 1e9, 0).astype(np.int64)
+        seconds = np.maximum(gaps.at_ns.astype(np.int64) // NS_PER_S, 0)
         longest = np.zeros(max(len(self.longest), int(seconds.max(initial=0)) + 1))
         longest[: len(self.longest)] = self.longest
         np.maximum.at(longest, seconds, gaps.ns)

@@ -49,7 +49,7 @@ def _cluster(address: str) -> Iterator[Executor]:
     try:
         distributed = importlib.import_module("distributed")
     except ImportError as error:
-        msg = 'a Dask cluster needs the package distributed.\n  try: pip install "distributed>=2025"'
+        msg = 'a Dask cluster needs the package distributed.\n  try: pip install "locust-servebench[dask]"'
         raise InputError(msg) from error
     with distributed.Client("tcp://" + address.removeprefix(_DASK)) as client, client.get_executor() as executor:
         yield executor

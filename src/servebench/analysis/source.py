@@ -23,7 +23,7 @@ from servebench.analysis.time_axis import TimeAxis
 from servebench.core.errors import ShardError
 from servebench.metrics import ChunkColumns, RequestColumns
 from servebench.metrics.columns import BoolArray, FloatArray, IntArray, join, take
-from servebench.metrics.events import Gaps, chunk_gaps
+from servebench.metrics.events import Gaps, event_tokens, facts_of, token_gaps
 from servebench.metrics.exact import Tally
 from servebench.metrics.formulas import REQUEST_FORMULAS, within
 from servebench.shards.manifest import Manifest, Shard, read_manifest
@@ -34,6 +34,8 @@ from servebench.workload.model import Objective, Workload
 PARTS = "requests"
 SCALARS: tuple[str, ...] = tuple(f.name for f in REQUESTS_SCHEMA if not pa.types.is_list(f.type))
 """Columns that have one value a row; only these are kept in `RunData.table`."""
+READ_COLUMNS: tuple[str, ...] = tuple(name for name in REQUESTS_SCHEMA.names if name != "chunk_delay_ns")
+"""What a reading needs; the delays of events are for notebooks."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,7 +100,7 @@ def read_batch(paths: Sequence[Path], frame: Frame) -> "Reading":
     reading = Reading(health=frame.health, axis=frame.axis, flow=FlowBuilder(frame.edges_ns))
     for path in paths:
         try:
-            reading.add(load_part(path, frame.run_id))
+            reading.add(load_part(path, frame.run_id, READ_COLUMNS))
         except ShardError as error:
             reading.faults.append(f"{PARTS}/{path.name} {error}")
     return reading
@@ -124,11 +126,13 @@ class Reading:
         """Take a part."""
         part = self.axis.applied(part)
         chunks = chunk_columns(part.table)
-        columns = request_columns(part.table, chunks)
+        each, gaps = event_tokens(chunks, floats(part.table, "output_tokens")), token_gaps(chunks)
+        columns = request_columns(part.table, facts_of(chunks, each, gaps))
         spoiled = spoiled_rows(self.health, words(part.table, "worker"), columns.sent_ns)
-        gaps = chunk_gaps(chunks, columns.ok & ~spoiled)
-        self.flow.add(columns, chunks, gaps)
-        self._tally(gaps, words(part.table, "phase"))
+        counted = (columns.ok & ~spoiled)[gaps.request]
+        clean = Gaps(gaps.ns[counted], gaps.request[counted], gaps.at_ns[counted])
+        self.flow.add(columns, chunks, each, clean)
+        self._tally(clean, words(part.table, "phase"))
         self.tables.append(part.table.select(list(SCALARS)))
         self.columns.append(columns)
         self.spoiled.append(spoiled)

@@ -104,12 +104,21 @@ def _on_time(chunks: ChunkColumns, tokens: FloatArray, first_ns: FloatArray) -> 
     return _sums(request, np.where(chunks.ns <= deadline, tokens, 0.0), len(first_ns))
 
 
+def token_gaps(chunks: ChunkColumns) -> Gaps:
+    """Return the gaps between successive token events of one choice, of all requests."""
+    return gaps_of(chunks, chunks.is_token())
+
+
 def event_facts(chunks: ChunkColumns, output_tokens: FloatArray) -> EventFacts:
     """Return what the events of each request come to; `output_tokens` has shape (n,), NaN = unknown."""
-    n = len(output_tokens)
+    return facts_of(chunks, event_tokens(chunks, output_tokens), token_gaps(chunks))
+
+
+def facts_of(chunks: ChunkColumns, each: FloatArray, gaps: Gaps) -> EventFacts:
+    """Return what the events of each request come to, from what `event_tokens` and `token_gaps` made of them."""
+    n = len(chunks.offsets) - 1
     token, choice = chunks.is_token(), chunks.is_choice()
     first = _edge(chunks, token)
-    gaps, each = gaps_of(chunks, token), event_tokens(chunks, output_tokens)
     longest = np.full(n, -np.inf)
     np.maximum.at(longest, gaps.request, gaps.ns)
     long = gaps.ns >= STALL_NS
