@@ -23,7 +23,7 @@ PHASE = "closed"
 class ClosedUsers:
     """The users of one worker. `run` is their master greenlet; `set_users` may be called at any time by the handler.
 
-    `perform` sends a request and returns its answer; what it raises goes to `on_failure`, and its user is gone.
+    `perform` sends a request and returns its answer; what it raises goes to `on_failure`, and this worker's load ends.
     """
 
     def __init__(  # noqa: PLR0913 - its collaborators
@@ -39,13 +39,13 @@ class ClosedUsers:
         on_failure: Callable[[BaseException], None],
     ) -> None:
         self._closed, self._drawer, self._rng, self._seqs = closed, drawer, rng, seqs
-        self._clock, self._permit, self._perform = clock, permit, perform
-        self._on_failure = on_failure
+        self._clock, self._permit = clock, permit
+        self._perform, self._on_failure = perform, on_failure
         self._wanted = 0
         self._users = 0
         self._retired = 0
         self._changed = Event()
-        self._pool_empty = False
+        self._ended = False
 
     def wake(self) -> None:
         """Look at the permit again; any greenlet."""
@@ -60,33 +60,41 @@ class ClosedUsers:
         """Keep the users going until the requests are used up or the run stops; returns when the last one ended."""
         self._permit.sleep_until(0, self._clock.epoch_monotonic_ns)
         while not (self._over() and self._users == 0):
-            while self._users + self._retired < self._wanted and not self._over():
+            while self._users + self._retired < self._places() and not self._over():
                 self._users += 1
                 gevent.spawn(self._user)
             self._changed.wait(0.2)
             self._changed.clear()
 
     def _over(self) -> bool:
-        return self._pool_empty or self._clock.now_ns() >= self._permit.stop_ns
+        return self._ended or self._seqs.used_up or self._clock.now_ns() >= self._permit.stop_ns
+
+    def _places(self) -> int:
+        """Return how many users to have: one more than none while seqs that only this worker can send are in store."""
+        return max(self._wanted, 1) if self._closed.total is not None and len(self._seqs) else self._wanted
 
     def _user(self) -> None:
         try:
-            while self._users <= self._wanted and not self._over():
-                seq = self._seqs.take(ahead=min(16, self._wanted))
-                if seq is None:
-                    self._pool_empty = True
-                    return
-                measured = seq >= self._closed.warmup_requests
-                ask = self._drawer.ask(seq, phase=PHASE if measured else WARMUP_PHASE, measured=measured)
-                if not self._think(self._perform(ask)):
-                    self._retired += 1  # its next request would come after the end: nobody takes its place
-                    return
+            self._requests()
         except Exception as error:  # noqa: BLE001 - top of a greenlet: the harness failed, the run ends
-            self._retired += 1
+            self._ended = True
             self._on_failure(error)
         finally:
             self._users -= 1
             self._changed.set()
+
+    def _requests(self) -> None:
+        """Send one request after the other, until this user is one too many or the run is over."""
+        while self._users <= self._places() and not self._over():
+            seq = self._seqs.take(ahead=min(16, self._wanted))
+            if seq is None:
+                self._ended = True
+                return
+            measured = seq >= self._closed.warmup_requests
+            ask = self._drawer.ask(seq, phase=PHASE if measured else WARMUP_PHASE, measured=measured)
+            if not self._think(self._perform(ask)):
+                self._retired += 1  # its next request would come after the end: nobody takes its place
+                return
 
     def _think(self, answer: Answer) -> bool:
         """Pause; False when the run stops meanwhile."""

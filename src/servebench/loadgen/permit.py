@@ -62,6 +62,15 @@ class SeqPool:
         self._outstanding = 0
         self._exhausted = False
 
+    def __len__(self) -> int:
+        """Return how many seqs are in store."""
+        return len(self._seqs)
+
+    @property
+    def used_up(self) -> bool:
+        """Whether none is in store and the master has no more."""
+        return self._exhausted and not self._seqs
+
     def add(self, first: int, count: int) -> None:
         """Take a block; an empty one says that the run has no more. Called by the message handler."""
         self._outstanding = max(0, self._outstanding - 1)
