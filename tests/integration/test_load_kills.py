@@ -22,6 +22,7 @@ pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
 
 RUNS = int(os.environ.get("SERVEBENCH_KILL_RUNS", "1"))
 KILLS = 5
+LEASE_NS = 1_200_000_000
 FLUSH_NS = 5_000_000_000
 REPORT_NS = 2_500_000_000
 """A part may be written a tick (1 s) after its rows are old enough; the rest is this machine's."""
@@ -137,3 +138,34 @@ def check_amount(manifest: dict[str, Any], killed: dict[int, int]) -> None:
         heard_ns = killed[worker["pid"]] - manifest["epoch_monotonic_ns"] - worker["last_heard_ns"]
         assert heard_ns < REPORT_NS, "the master heard of it until it died"
         assert unflushed <= 2 * rate * (FLUSH_NS + REPORT_NS) / 1e9
+
+
+def test_a_worker_that_is_told_to_go_passes_its_share_on_at_once_and_records_what_it_had_begun(
+    tmp_path: Path, start_sim: StartSim
+) -> None:
+    sim = start_sim(preset="demo")
+    with nodes_in(tmp_path, f"http://127.0.0.1:{sim.port}") as nodes:
+        master = nodes.master(nodes.workload(rate=4, duration="12s", tokens=400), 2, "--show-invalid")
+        staying, going = nodes.worker(), nodes.worker()
+        epoch_ns = await_epoch(nodes)
+        time.sleep(max(0.0, 3 - (time.monotonic_ns() - epoch_ns) / 1e9))
+        going.send_signal(signal.SIGTERM)
+        told_ns = time.monotonic_ns() - epoch_ns
+        assert master.wait(150) in {0, 3}, nodes.logs()
+        assert staying.poll() in {None, 0}
+        manifest, rows = manifest_of(nodes.run), rows_of(nodes.run)
+        seen = [seq_of(record.request_id) for record in sim.stop()]
+    lost = lost_of(manifest)
+    seqs = [row["seq"] for row in rows]
+    assert len(seqs) == len(set(seqs)) == len(set(seen))
+    assert set(seqs) | lost == set(range(manifest["planned"]))
+    assert {worker["state"] for worker in manifest["workers"]} == {"closed"}
+    assert {row["outcome"] for row in rows} == {"ok"}
+    passed_on_ns = manifest["members"][-1]["from_ns"]
+    assert passed_on_ns - told_ns < LEASE_NS + REPORT_NS, "the share passes on with the lease, not with the last answer"
+    assert max(row["end_ns"] for row in rows if row["worker"] == leaver(manifest, going.pid)) > passed_on_ns
+
+
+def leaver(manifest: dict[str, Any], pid: int) -> str:
+    """Return the name under which a process recorded."""
+    return next(str(worker["worker"]) for worker in manifest["workers"] if worker["pid"] == pid)

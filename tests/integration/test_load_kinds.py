@@ -189,3 +189,20 @@ def test_later_turns_follow_the_answer_behind_the_history_they_made(
     assert skipped > 0, "the server refused some second turns"
     plan_rows = pq.read_table(run_folder(tmp_path) / "requests").num_rows
     assert plan_rows == manifest["rows"]
+
+
+FEW_USERS = """
+name: few
+seed: 3
+target: {endpoint: openai-chat, model: sim-1}
+prompts: {source: {kind: mt-bench}, output_tokens: {from: fixed, tokens: 5}}
+load: {kind: closed, users: 1, requests: 12}
+"""
+
+
+def test_closed_load_with_fewer_users_than_workers_ends_after_its_requests(tmp_path: Path, start_sim: StartSim) -> None:
+    sim = start_sim(preset="fast")
+    code, rows, manifest = run(tmp_path, FEW_USERS, f"http://127.0.0.1:{sim.port}", workers=2)
+    assert code in {0, 3}
+    assert sorted(row["seq"] for row in rows) == list(range(12))
+    assert manifest["planned"] == len(sim.stop()) == 12

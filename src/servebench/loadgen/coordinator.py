@@ -3,7 +3,6 @@
 import logging
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import gevent
 from gevent.event import Event
@@ -23,10 +22,10 @@ from servebench.loadgen.messages import (
     Closed,
     Hello,
     Lease,
+    Leaving,
     MembersFrom,
     NeedSeqs,
     PartPiece,
-    Prepare,
     Ready,
     SeqBlock,
     Status,
@@ -35,6 +34,7 @@ from servebench.loadgen.messages import (
     Users,
     WorkerFault,
 )
+from servebench.loadgen.orders import Order, StopOrder
 from servebench.loadgen.roster import Roster
 from servebench.loadgen.runclock import RunClock
 
@@ -46,30 +46,10 @@ ARM_AHEAD_NS = 300 * NS_PER_MS
 STOP_AHEAD_NS = 300 * NS_PER_MS
 """Sending ends this long after the word is given, so that every worker hears of it before it has gone past."""
 DRAIN_SILENT_NS = 10 * NS_PER_S
+GIVEN_UP_NS = 5 * NS_PER_S
+"""A run without members waits this long for one to return: a machine that stalls makes all workers silent at once."""
 LEASE_EVERY_S = 0.2
 CLOSE_LIMIT_S = 30.0
-
-
-@dataclass(slots=True)
-class StopOrder:
-    """Why and when sending ends. `drain_ns` None = as long as the requests' own deadlines allow."""
-
-    cause: str
-    drain_ns: int
-    exit_code: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Order:
-    """What the run is to do. `schedule_hash` and `duration_ns` are None for runs without schedule."""
-
-    prepare: Prepare
-    schedule_hash: str | None
-    duration_ns: int | None
-    drain_ns: int
-    users: int | None = None
-    total: int | None = None
-    """Closed load: users over all workers, and requests in all (None = until the duration ends)."""
 
 
 class Coordinator:
@@ -88,7 +68,7 @@ class Coordinator:
         self._stop: StopOrder | None = None
         self._stop_ns: int | None = None
         self._next_seq = 0
-        self._cancelled = False
+        self._cancelled = self._told_used_up = False
         self._offered_per_s = 0.0
         self._step = -1
         self._state = "preparing"
@@ -98,11 +78,16 @@ class Coordinator:
         """Whether an operator sets the rate, not a schedule."""
         return self._order.prepare.engine == "tokens"
 
+    @property
+    def _ending(self) -> bool:
+        """Whether nobody can begin any more."""
+        return self._stop is not None or self._state in {"closing", "closed"}
+
     # Called from outside.
 
     def welcome(self, hello: Hello) -> None:
         """Let a worker take part, also when the run is under way; one that takes part already is left alone."""
-        if hello.worker_id in self._roster.workers:
+        if hello.worker_id in self._roster.workers or self._ending:
             return
         self._roster.add(hello)
         self._roster.send(self._order.prepare, [hello.worker_id])
@@ -113,10 +98,14 @@ class Coordinator:
             self._stop = StopOrder(cause, self._order.drain_ns if drain_ns is None else drain_ns, exit_code)
 
     def cancel_now(self) -> None:
-        """End what is in flight, after a stop."""
-        if not self._cancelled:
-            self._cancelled = True
-            self._roster.send(CancelNow(run_id=self.run_id))
+        """End what is in flight, after a stop; what was begun since the word was given ends with the sending."""
+        if self._stop is None or self._cancelled:
+            return
+        self._cancelled = True
+        self._stop.drain_ns = 0
+        if self._stop_ns is not None:
+            self._roster.send(Stop(run_id=self.run_id, stop_ns=self._stop_ns, drain_ns=0))
+        self._roster.send(CancelNow(run_id=self.run_id))
 
     def fail(self, error: BaseException) -> None:
         """End the run because the harness or its input is at fault."""
@@ -144,7 +133,9 @@ class Coordinator:
     def on_ready(self, message: Ready) -> None:
         """Note that a worker has planned and loaded everything."""
         state = self._roster.heard(message.worker_id)
-        if message.schedule_hash != self._order.schedule_hash:
+        if self._ending:
+            self._roster.send(Close(run_id=self.run_id), [message.worker_id])
+        elif message.schedule_hash != self._order.schedule_hash:
             self.fail(
                 HarnessError(
                     f"worker {state.hello.worker} on {state.hello.host} planned another schedule "
@@ -152,11 +143,20 @@ class Coordinator:
                     "give all hosts the same servebench version and the same trace and prompt files"
                 )
             )
-            return
-        state.ready = message
-        if self._clock is not None and self._table is not None and self._stop is None:
-            self._send_arm(message.worker_id, self._clock)
-            self._table.heard(message.worker_id, self._clock.now_ns())
+            self._roster.send(Close(run_id=self.run_id), [message.worker_id])
+        else:
+            state.ready = message
+            if self._clock is not None and self._table is not None:
+                self._arm_late(message.worker_id, self._clock, self._table)
+
+    def _arm_late(self, worker_id: str, clock: RunClock, table: Membership) -> None:
+        """Let a worker begin in the midst of the run, and tell it what the others were told before."""
+        self._send_arm(worker_id, clock)
+        if self._step >= 0:
+            self._roster.send(Step(run_id=self.run_id, index=self._step, rate_per_s=self._offered_per_s), [worker_id])
+        if self._used_up:
+            self._tell_used_up([worker_id])
+        table.heard(worker_id, clock.now_ns())
 
     def on_alive(self, message: Alive) -> None:
         """Note that a worker answered its lease."""
@@ -177,6 +177,18 @@ class Coordinator:
             self._runbook.leased(message.worker_id, self._next_seq, count)
             self._roster.send(SeqBlock(run_id=self.run_id, first=self._next_seq, count=count), [message.worker_id])
             self._next_seq += count
+        if self._used_up and not self._told_used_up:
+            self._told_used_up = True
+            self._tell_used_up(self._roster.reachable())
+
+    @property
+    def _used_up(self) -> bool:
+        """Whether the last of a given number of requests is leased."""
+        return self._order.total is not None and self._next_seq >= self._order.total
+
+    def _tell_used_up(self, worker_ids: list[str]) -> None:
+        """Tell that there are no more seqs, also to workers without users, which never ask."""
+        self._roster.send(SeqBlock(run_id=self.run_id, first=self._next_seq, count=0), worker_ids)
 
     def _block_size(self) -> int:
         """Return how many seqs to lease: smaller blocks near the end, so that no worker sits on the last requests."""
@@ -189,12 +201,16 @@ class Coordinator:
     def on_closed(self, message: Closed) -> None:
         """Note that a worker's rows are all on disk."""
         self._roster.heard(message.worker_id).closed = message
-        if self._stop is None and self._state != "closing":
+        if not self._ending:
             self._note_lost(message.worker_id, "left")
 
     def on_piece(self, message: PartPiece) -> None:
         """Take a piece of a worker's finished part, also after the run."""
         self._parts.take(message, self._roster.heard(message.worker_id).hello.worker)
+
+    def on_leaving(self, message: Leaving) -> None:
+        """Give a worker's share to the others while what it has in flight ends."""
+        self._roster.heard(message.worker_id).leaving = True
 
     def on_fault(self, message: WorkerFault) -> None:
         """End the run because a worker cannot go on."""
@@ -219,8 +235,9 @@ class Coordinator:
         except Exception as error:  # noqa: BLE001 - the same, when even that failed
             self.fail(error)
             self.exit_code = ExitCode.HARNESS
-        finally:
+        try:
             self._chronicle.close()
+        finally:
             self.finished.set()
 
     def _await_ready(self) -> None:
@@ -267,9 +284,9 @@ class Coordinator:
             if self._stop_ns is None:
                 self._send_leases(table, clock)
                 self._update_members(table, clock)
-            else:
-                # No share has to pass on while draining, and Locust's own stop may block a worker for seconds.
-                for worker_id in self._roster.silent(DRAIN_SILENT_NS):
+            # No share has to pass on from those that drain, and Locust's own stop may block a worker for seconds.
+            for worker_id in self._roster.silent(DRAIN_SILENT_NS):
+                if self._stop_ns is not None or self._roster.workers[worker_id].leaving:
                     self._note_lost(worker_id, "no sign of life")
             if self._stop is not None and self._stop_ns is None:
                 self._send_stop(self._stop, clock)
@@ -280,6 +297,8 @@ class Coordinator:
     def _all_done(self) -> bool:
         live = self._roster.live()
         if not live and self._stop is None:
+            if self._roster.may_return(GIVEN_UP_NS):
+                return False
             self.fail(HarnessError("every worker was lost; what they had written is kept"))
         return all(state.done for _, state in live)
 
@@ -299,7 +318,8 @@ class Coordinator:
     def _update_members(self, table: Membership, clock: RunClock) -> None:
         lost, joined = table.update(self._roster.reachable(), clock.now_ns())
         for worker_id in lost:
-            self._note_lost(worker_id, "no sign of life")
+            if not self._roster.workers[worker_id].leaving:
+                self._note_lost(worker_id, "no sign of life")
         for worker_id in joined:
             self._roster.workers[worker_id].lost = False
             worker = self._roster.name(worker_id)
@@ -338,6 +358,8 @@ class Coordinator:
             self._roster.send(Users(run_id=self.run_id, count=each + (index < rest)), [worker_id])
 
     def _close_workers(self) -> None:
+        if self._stop is not None and self._stop_ns is None and self._clock is not None:
+            self._send_stop(self._stop, self._clock)
         self._state = "closing"
         waiting = self._roster.live()
         self._roster.send(Close(run_id=self.run_id))

@@ -19,7 +19,7 @@ from servebench.core.units import NS_PER_S
 from servebench.loadgen.address import parse_target
 from servebench.loadgen.channel import Channel, StrayMessageError
 from servebench.loadgen.chronicle import Chronicle
-from servebench.loadgen.coordinator import Coordinator, Order
+from servebench.loadgen.coordinator import Coordinator
 from servebench.loadgen.engine_pages import places_to_ask
 from servebench.loadgen.interactive import interactive_workload
 from servebench.loadgen.journal import Journal
@@ -30,6 +30,7 @@ from servebench.loadgen.messages import (
     ClockPong,
     Closed,
     Hello,
+    Leaving,
     NeedSeqs,
     PartPiece,
     Prepare,
@@ -38,6 +39,7 @@ from servebench.loadgen.messages import (
     WorkerFault,
 )
 from servebench.loadgen.models import only_model
+from servebench.loadgen.orders import Order
 from servebench.loadgen.progress import ProgressPipe
 from servebench.loadgen.prometheus_export import Meters
 from servebench.loadgen.runbook import Runbook
@@ -70,6 +72,7 @@ class MasterRole:
         self._runs: dict[str, Coordinator] = {}
         self._followers: list[gevent.Greenlet[..., None]] = []
         self._current: Coordinator | None = None
+        self._chronicle: Chronicle | None = None
         self._interrupts = 0
         self._register()
 
@@ -86,6 +89,7 @@ class MasterRole:
         channel.on(Alive, lambda m: self._of(m.run_id).on_alive(m))
         channel.on(Status, lambda m: self._of(m.run_id).on_status(m))
         channel.on(NeedSeqs, lambda m: self._of(m.run_id).on_need(m))
+        channel.on(Leaving, lambda m: self._of(m.run_id).on_leaving(m))
         channel.on(Closed, lambda m: self._of(m.run_id).on_closed(m))
         channel.on(WorkerFault, lambda m: self._of(m.run_id).on_fault(m))
         channel.on(PartPiece, lambda m: self._of(m.run_id).on_piece(m))
@@ -129,7 +133,7 @@ class MasterRole:
         """Begin a run; called in the greenlet that starts the test, before users are spawned."""
         try:
             self._current = self._begin()
-        except (ServebenchError, OSError) as error:
+        except Exception as error:  # noqa: BLE001 - Locust would forget it and go on without a run, headless for ever
             self._refuse(error)
 
     def on_worker_connect(self, worker_id: str) -> None:
@@ -213,11 +217,15 @@ class MasterRole:
             self.board,
             self.meters,
         )
+        if self._chronicle is not None:
+            self._chronicle.board = None  # a run that still drains is no longer the one that is watched
+        self._chronicle = chronicle
         self.board.begin(run_id)
         self.meters.begin(chronicle.view)
         chronicle.ask_engines(places_to_ask(settings.metrics_urls, target, workload.target.endpoint))
         run = Coordinator(order, self._channel, chronicle, self._is_present)
-        self._runs[run_id] = run
+        self._runs = {i: other for i, other in self._runs.items() if not other.finished.is_set()} | {run_id: run}
+        self._followers = [follower for follower in self._followers if not follower.ready()]
         for worker_id, hello in self._helloed.items():
             if self._is_present(worker_id):
                 run.welcome(hello)
@@ -292,8 +300,9 @@ class MasterRole:
             log.info("report of %s: %s", run.run_id, self._settings.out / run.run_id / "report.html")
 
     def _refuse(self, error: Exception) -> None:
-        log.error("%s", error)
-        self._pipe.event("fault", str(error))
+        known = isinstance(error, ServebenchError | OSError)
+        log.error("%s", error, exc_info=None if known else error)
+        self._pipe.event("fault", str(error) or repr(error))
         code = error.exit_code if isinstance(error, ServebenchError) else HarnessError.exit_code
         if self.headless:
             self._environment.process_exit_code = code

@@ -93,7 +93,7 @@ class NeedSeqs(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SeqBlock(msgspec.Struct, frozen=True, kw_only=True):
-    """Master: seqs [first, first + count) belong to this worker and to nobody else, ever. None = there are no more."""
+    """Master: seqs [first, first + count) are this worker's and nobody else's, ever. `count` 0 = there are no more."""
 
     run_id: str
     first: int
@@ -175,6 +175,13 @@ class Close(msgspec.Struct, frozen=True, kw_only=True):
     """Master: nothing more will come; flush and report."""
 
     run_id: str
+
+
+class Leaving(msgspec.Struct, frozen=True, kw_only=True):
+    """Worker that was told to go: it begins nothing more, and reports its end when what is in flight has ended."""
+
+    run_id: str
+    worker_id: str
 
 
 class Closed(msgspec.Struct, frozen=True, kw_only=True):

@@ -18,7 +18,7 @@ def only_model(target: Target, api_key: str | None) -> str | None:
     """
     try:
         status, body = _get(target, api_key)
-    except OSError as error:
+    except (OSError, http.client.HTTPException) as error:
         msg = f"nothing answers at {target.redacted} ({error})\n  try: is the server up?"
         raise InputError(msg) from error
     if status != http.client.OK:

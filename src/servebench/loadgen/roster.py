@@ -19,6 +19,7 @@ class WorkerState:
     status: Status | None = None
     closed: Closed | None = None
     lost: bool = False
+    leaving: bool = False
     heard_ns: int = 0
 
     @property
@@ -61,8 +62,9 @@ class Roster:
         return [(worker_id, state) for worker_id, state in self.workers.items() if state.live]
 
     def reachable(self) -> list[str]:
-        """Return the ids of the prepared workers that have not reported their end, lost or not."""
-        return [i for i, state in self.workers.items() if state.ready is not None and state.closed is None]
+        """Return the ids of the prepared workers that neither leave nor have reported their end, lost or not."""
+        prepared = ((i, state) for i, state in self.workers.items() if state.ready is not None)
+        return [i for i, state in prepared if state.closed is None and not state.leaving]
 
     def all_ready(self) -> bool:
         """Whether there are workers and each of them is prepared, those that have gone left out."""
@@ -77,6 +79,11 @@ class Roster:
         """Return the live workers of whom nothing was heard for longer than a limit."""
         now_ns = time.monotonic_ns()
         return [worker_id for worker_id, state in self.live() if now_ns - state.heard_ns > limit_ns]
+
+    def may_return(self, limit_ns: int) -> bool:
+        """Whether any worker that could take a share was heard within a limit, lost or not."""
+        now_ns = time.monotonic_ns()
+        return any(now_ns - self.workers[worker_id].heard_ns <= limit_ns for worker_id in self.reachable())
 
     def send(self, message: msgspec.Struct, worker_ids: Iterable[str] | None = None) -> None:
         """Send to some workers, or to all live ones."""

@@ -127,7 +127,8 @@ class Runbook:
             reports = [worker.closed for worker in workers if worker.closed is not None]
             first = [r.first_measured_ns for r in reports if r.first_measured_ns is not None]
             last = [r.last_end_ns for r in reports if r.last_end_ns is not None]
-            end_ns = stop_ns or self._closed.duration_ns or max(last, default=0)
+            ends = [end for end in (stop_ns, self._closed.duration_ns) if end is not None]
+            end_ns = min(ends) if ends else max(last, default=0)
             manifest.phases = closed_phases(self._closed, min(first, default=0), end_ns)
         for worker in workers:
             if worker.closed is None:

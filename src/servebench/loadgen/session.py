@@ -1,9 +1,7 @@
 """Know one run on one worker, from the order to prepare it to the report that everything is on disk."""
 
-import gc
 import hashlib
 import logging
-import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -11,8 +9,6 @@ from pathlib import Path
 
 import gevent
 import msgspec
-import numpy as np
-import pyarrow as pa
 from gevent.event import Event
 from gevent.greenlet import Greenlet
 
@@ -25,15 +21,18 @@ from servebench.loadgen.clock_sync import ClockLog, ClockSync
 from servebench.loadgen.closed_users import ClosedUsers
 from servebench.loadgen.collect import PartSender, make_delivery, sees_masters_folder
 from servebench.loadgen.counting import AnswerCounter
+from servebench.loadgen.drain import CANCEL_LIMIT_S, wait_for_all
 from servebench.loadgen.engines import Engine, EngineParts, make_engine, mean_gaps_ns
 from servebench.loadgen.health import HealthGauges, HealthMonitor, HubTicker
 from servebench.loadgen.live import LiveCounters
 from servebench.loadgen.membership import Change
+from servebench.loadgen.memory import settle_memory
 from servebench.loadgen.messages import (
     Arm,
     Closed,
     Health,
     Lease,
+    Leaving,
     NeedSeqs,
     PartAck,
     Prepare,
@@ -133,7 +132,7 @@ class WorkerSession:
 
     def arm(self, message: Arm) -> None:
         """Take the run's zero and begin."""
-        if self._clock is not None:
+        if self._clock is not None or self._close_asked.is_set():
             return
         settle_memory()
         setup = self._setup
@@ -218,8 +217,10 @@ class WorkerSession:
             self._requester.cancel_all()
 
     def close(self) -> None:
-        """Flush and report, once nothing is left to do."""
+        """Flush and report, once nothing is left to do; a session that was never armed has nothing to flush."""
         self._close_asked.set()
+        if self._engine is None and not self.closed.is_set():
+            self._report_end(0)
 
     def add_block(self, first: int, count: int) -> None:
         """Take leased seqs."""
@@ -243,9 +244,9 @@ class WorkerSession:
     def leave(self, drain_ns: int) -> None:
         """End this worker's part of the run and wait until it is on disk; called when the process is told to go."""
         if self._clock is None:
-            self._client.close()
-            self.closed.set()
+            self.close()
             return
+        self._setup.send(Leaving(run_id=self.run_id, worker_id=self._setup.worker_id))
         self.stop(Stop(run_id=self.run_id, stop_ns=self._clock.now_ns(), drain_ns=drain_ns))
         self.close()
         self.closed.wait(drain_ns / NS_PER_S + 5)
@@ -273,29 +274,41 @@ class WorkerSession:
         health: HealthMonitor,
     ) -> None:
         try:
-            Greenlet.spawn(engine.run).get()
-            self._drain(requester)
+            wait_for_all(Greenlet.spawn(engine.run), requester, self._is_drained)
             self._done = True
             self._send_status()
             self._close_asked.wait()
-            requester.wait_idle(5)
-            health.stop()
-            recorder.close()
-            failure = recorder.failure or health.failure
-            if self._clock_log is not None:
-                self._clock_log.close()
-                failure = failure or self._clock_log.failure
-            if failure is not None:
-                raise failure  # noqa: TRY301 - one place tells the master
+            requester.wait_idle(CANCEL_LIMIT_S)
         except Exception as error:  # noqa: BLE001 - top of a greenlet: the master is told
             self.fail(error)
+        try:
+            self._put_away(recorder, health)
+        except Exception as error:  # noqa: BLE001 - the same: what was recorded is closed whatever happened before
+            self.fail(error)
         finally:
+            self._report_end(sum(part.rows for part in recorder.parts))
+
+    def _put_away(self, recorder: Recorder, health: HealthMonitor) -> None:
+        """Bring everything to disk; raises the first failure."""
+        health.stop()
+        recorder.close()
+        failure = recorder.failure or health.failure
+        if self._clock_log is not None:
+            self._clock_log.close()
+            failure = failure or self._clock_log.failure
+        if failure is not None:
+            raise failure
+
+    def _report_end(self, rows: int) -> None:
+        """Close the transport and tell the master; the session is over, also when the master cannot be told."""
+        try:
             self._client.close()
             if self._sender is not None:
                 self._sender.finish()
                 if self._sender.failure is not None:
                     self.fail(self._sender.failure)
-            self._setup.send(self._closing_report(sum(part.rows for part in recorder.parts)))
+            self._setup.send(self._closing_report(rows))
+        finally:
             self.closed.set()
 
     def _closing_report(self, rows: int) -> Closed:
@@ -310,13 +323,10 @@ class WorkerSession:
             last_end_ns=last_ns - clock.epoch_monotonic_ns if last_ns is not None and clock is not None else None,
         )
 
-    def _drain(self, requester: Requester) -> None:
-        """Wait for what is in flight: as long as its deadlines allow, after a stop as long as that says."""
-        while not requester.wait_idle(0.2):
-            stop = self._stop
-            clock = self._clock
-            if stop is not None and clock is not None and clock.now_ns() >= stop.stop_ns + stop.drain_ns:
-                requester.cancel_all()
+    def _is_drained(self) -> bool:
+        """Whether what is in flight has had the time that a stop allows it."""
+        stop, clock = self._stop, self._clock
+        return stop is not None and clock is not None and clock.now_ns() >= stop.stop_ns + stop.drain_ns
 
     def _report(self) -> None:
         while not self.closed.wait(1.0):
@@ -381,17 +391,3 @@ class WorkerSession:
 def run_tag(run_id: str) -> str:
     """Return the 8 hex digits that stand for a run in X-Request-Id."""
     return hashlib.sha256(run_id.encode()).hexdigest()[:8]
-
-
-def settle_memory() -> None:
-    """Move what is loaded out of the garbage collector's sight and let it run rarely.
-
-    A full collection over a loaded worker stalls the hub by 40 to 130 ms; after this it finds next to nothing. Arrow
-    gets the system's allocator: its own keeps the 18 MiB that a flush once took.
-    """
-    pa.set_memory_pool(pa.system_memory_pool())
-    np.quantile(np.zeros(2), 0.5)  # loads numpy.ma at its first call, which must not be in the first second of a run
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(50_000, 20, 100)
-    sys.setswitchinterval(0.0005)

@@ -1,0 +1,158 @@
+"""A worker's part of a run ends, is reported and on disk, however it ends."""
+
+import gc
+import socket
+import time
+import weakref
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import gevent
+import msgspec
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from servebench.loadgen.counting import AnswerCounter
+from servebench.loadgen.health import HubTicker
+from servebench.loadgen.interactive import interactive_workload
+from servebench.loadgen.memory import settle_memory
+from servebench.loadgen.messages import Arm, Closed, NeedSeqs, Prepare, Status, Stop, WorkerFault
+from servebench.loadgen.session import WorkerSession, WorkerSetup
+from servebench.workload.codec import encode_workload
+from servebench.workload.model import Closed as ClosedLoad
+from servebench.workload.model import Workload
+
+RUN_ID = "20260101T000000Z-end-0001"
+LIMIT_S = 30
+
+
+@dataclass
+class Outbox:
+    """What a session told the master."""
+
+    sent: list[msgspec.Struct] = field(default_factory=list)
+
+    def of(self, kind: type[msgspec.Struct]) -> list[msgspec.Struct]:
+        return [message for message in self.sent if isinstance(message, kind)]
+
+
+@pytest.fixture
+def silent_server() -> Iterator[int]:
+    """Give a port that takes connections and never answers."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        yield int(server.getsockname()[1])
+
+
+@pytest.fixture(autouse=True)
+def _collector() -> Iterator[None]:
+    """Undo what a worker does to its process."""
+    thresholds = gc.get_threshold()
+    pool = pa.default_memory_pool()
+    yield
+    gc.unfreeze()
+    gc.set_threshold(*thresholds)
+    pa.set_memory_pool(pool)
+
+
+def session_of(
+    folder: Path, port: int, workload: Workload, outbox: Outbox, rate_per_s: float | None = 0
+) -> WorkerSession:
+    order = Prepare(
+        run_id=RUN_ID,
+        engine="closed" if workload.closed is not None else "tokens",
+        workload=encode_workload(workload).decode(),
+        url=f"http://127.0.0.1:{port}",
+        model="m",
+        master_boot_id="b",
+        collect="local",
+    )
+
+    def rate() -> float:
+        if rate_per_s is None:
+            msg = "no rate"
+            raise RuntimeError(msg)
+        return rate_per_s
+
+    setup = WorkerSetup(
+        worker_id="id-0",
+        worker="w0-00000001",
+        boot_id="b",
+        offset_ns=0,
+        sync=None,
+        out=folder,
+        url=order.url,
+        headers={},
+        proxy=None,
+        send=outbox.sent.append,
+        tell_locust=lambda _record, _epoch: None,
+        token_rate_per_s=rate,
+        counter=AnswerCounter(None),
+        ticker=HubTicker(),
+    )
+    return WorkerSession(order, setup)
+
+
+def arm(session: WorkerSession) -> None:
+    session.arm(Arm(run_id=RUN_ID, epoch_monotonic_ns=time.monotonic_ns(), epoch_unix_ns=time.time_ns()))
+
+
+def closed_load(users: int) -> Workload:
+    return msgspec.structs.replace(interactive_workload(), closed=ClosedLoad(users=users, requests=users))
+
+
+def test_a_session_that_was_never_armed_reports_its_end_at_once_and_is_not_armed_any_more(
+    tmp_path: Path, silent_server: int
+) -> None:
+    outbox = Outbox()
+    session = session_of(tmp_path, silent_server, interactive_workload(), outbox)
+    session.close()
+    assert session.closed.is_set()
+    assert outbox.sent == [Closed(run_id=RUN_ID, worker_id="id-0", begun=0, rows=0)]
+    arm(session)
+    assert not (tmp_path / RUN_ID).exists()
+
+
+def test_a_stop_without_drain_ends_closed_load_that_waits_for_answers(tmp_path: Path, silent_server: int) -> None:
+    outbox = Outbox()
+    session = session_of(tmp_path, silent_server, closed_load(users=3), outbox)
+    arm(session)
+    session.add_block(0, 3)
+    session.set_users(3)
+    with gevent.Timeout(LIMIT_S):
+        while not any(isinstance(m, Status) and m.totals.inflight == 3 for m in outbox.sent):
+            gevent.sleep(0.01)
+    session.stop(Stop(run_id=RUN_ID, stop_ns=1, drain_ns=0))
+    session.close()
+    assert session.closed.wait(LIMIT_S)
+    rows = pq.read_table(tmp_path / RUN_ID / "requests").to_pylist()
+    assert sorted((row["seq"], row["outcome"]) for row in rows) == [(seq, "cancelled") for seq in range(3)]
+    assert [message.rows for message in outbox.of(Closed)] == [3]  # type: ignore[attr-defined]
+
+
+def test_an_engine_that_fails_is_told_of_and_leaves_nothing_running(tmp_path: Path, silent_server: int) -> None:
+    outbox, callbacks = Outbox(), list(gc.callbacks)
+    session = session_of(tmp_path, silent_server, interactive_workload(), outbox, rate_per_s=None)
+    arm(session)
+    assert session.closed.wait(LIMIT_S)
+    assert [message.text for message in outbox.of(WorkerFault)] == ["no rate"]  # type: ignore[attr-defined]
+    assert len(outbox.of(Closed)) == 1
+    assert not outbox.of(NeedSeqs)
+    assert gc.callbacks == callbacks
+
+
+class Cycle:
+    """What a session is to the collector: an object that refers to itself."""
+
+    def __init__(self) -> None:
+        self.me = self
+
+
+def test_what_an_earlier_run_left_is_collected_when_the_next_one_settles() -> None:
+    left = Cycle()
+    gone = weakref.ref(left)
+    settle_memory()
+    del left
+    settle_memory()
+    assert gone() is None
