@@ -1,0 +1,135 @@
+"""What a plan says of the prefix cache is what an engine with one reports: trace blocks, sessions, cold and warm."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import duckdb
+import pytest
+
+from servebench.workload.load import load_workload
+from servebench.workload.prompts import PromptSet
+from servebench.workload.reuse import reuse_by_phase
+from servebench.workload.schedule import plan
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(180)]
+
+ROOT = Path(__file__).parents[2]
+SESSIONS = """\
+name: sessions
+prompts:
+  source: {kind: trace}
+  input_tokens: {from: trace}
+  output_tokens: {from: fixed, tokens: 4}
+  conversation: {turns: {from: trace}, pacing: trace}
+load:
+  kind: replay
+  phases: [{name: rag, shape: replay, trace: {kind: ragpulse}, length: 30m, speed: 300}]
+"""
+LONG = """\
+name: long
+prompts:
+  source: {kind: trace}
+  input_tokens: {from: trace, max: 8192, over: drop}
+  output_tokens: {from: fixed, tokens: 4}
+load:
+  kind: replay
+  phases: [{name: chat, shape: replay, trace: {kind: mooncake}, length: 60s, speed: 8, spread: true}]
+"""
+WARM = """\
+name: warmed
+target: {cache: {state: warm, rate_per_s: 30, duration: 3s}}
+prompts:
+  source: {kind: mt-bench}
+  input_tokens: {from: fixed, tokens: 900}
+  output_tokens: {from: fixed, tokens: 4}
+load: {kind: open, phases: [{name: main, shape: steady, rate_per_s: 15, duration: 4s}]}
+"""
+COLD = """\
+name: cold
+target: {cache: {state: cold}}
+prompts:
+  source: {kind: mt-bench}
+  order: sequential
+  input_tokens: {from: fixed, tokens: 900}
+  output_tokens: {from: fixed, tokens: 4}
+load:
+  kind: open
+  arrivals: {process: constant}
+  phases:
+    - {name: first, shape: steady, rate_per_s: 20, duration: 4s}
+    - {name: again, shape: steady, rate_per_s: 20, duration: 4s}
+"""
+
+
+def command(*arguments: str) -> list[str]:
+    return [sys.executable, "-m", "servebench.cli", *arguments]
+
+
+def environment() -> dict[str, str]:
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("SERVEBENCH_", "LOCUST_"))}
+    return {**kept, "PYTHONPATH": str(ROOT / "src")}
+
+
+@pytest.fixture
+def url() -> Iterator[str]:
+    """Return the address of a simulator whose cache holds a million tokens."""
+    arguments = command("sim", "--preset", "fast", "--set", "max_model_len=16384")
+    with subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True, env=environment()) as process:
+        assert process.stdout is not None
+        line = process.stdout.readline()
+        assert line.startswith("listening ")
+        yield line.split()[1]
+        process.send_signal(signal.SIGTERM)
+
+
+def cached_by_phase(folder: Path, url: str, text: str, out: str) -> dict[str, float]:
+    """Run a workload; return the share of input tokens that the server had cached, by phase, all requests being ok."""
+    path = folder / "workload.yaml"
+    path.write_text(text, encoding="utf-8")
+    # The verdict is no matter here: a busy machine may make the client late.
+    arguments = command("run", str(path), "--url", url, "--workers", "2", "--out", out, "--no-report", "--quiet")
+    done = subprocess.run(arguments, capture_output=True, text=True, timeout=150, check=False, env=environment())
+    (run,) = Path(out).iterdir()
+    rows = duckdb.execute(
+        "select phase, count(*), count(*) filter (outcome = 'ok'), sum(cached_tokens) / sum(input_tokens) "
+        f"from read_parquet('{run}/requests/*.parquet') group by phase"
+    ).fetchall()
+    assert rows, done.stderr
+    assert all(sent == ok for _, sent, ok, _ in rows), done.stderr
+    return {phase: float(share) for phase, _, _, share in rows}
+
+
+def planned_by_phase(folder: Path) -> dict[str, float | None]:
+    workload = load_workload(folder / "workload.yaml")
+    prompts = PromptSet.load(workload.prompts)
+    return reuse_by_phase(plan(workload, prompts), prompts)
+
+
+@pytest.mark.parametrize("text", [SESSIONS, LONG], ids=["sessions", "long"])
+def test_prompts_made_of_blocks_hit_the_cache_as_the_trace_did(tmp_path: Path, url: str, text: str) -> None:
+    cached = cached_by_phase(tmp_path, url, text, str(tmp_path / "runs"))
+    planned = planned_by_phase(tmp_path)
+    assert set(cached) == set(planned)
+    for phase, share in planned.items():
+        assert share is not None
+        assert 0.1 < share < 0.9
+        # The server knows whole blocks of its own only, and has a tokenizer of its own.
+        assert cached[phase] == pytest.approx(share, abs=0.02)
+
+
+def test_after_a_warm_pass_the_server_knows_every_prompt(tmp_path: Path, url: str) -> None:
+    cached = cached_by_phase(tmp_path, url, WARM, str(tmp_path / "runs"))
+    assert planned_by_phase(tmp_path) == {"cache-warmup": 0.0, "main": 1.0}
+    assert cached["cache-warmup"] < 0.02
+    assert cached["main"] > 0.95
+
+
+def test_a_cold_run_finds_nothing_of_the_run_before_it(tmp_path: Path, url: str) -> None:
+    for number in (1, 2):
+        cached = cached_by_phase(tmp_path, url, COLD, str(tmp_path / f"runs-{number}"))
+        assert cached["first"] < 0.02
+        assert cached["again"] > 0.95
