@@ -58,7 +58,15 @@ def staircase_run(folder: Path, rates: Floats) -> Path:
     at, end, counts = staircase(np.random.default_rng(42), 120, rates)
     step = np.repeat(np.arange(len(counts)), counts)
     rows = [
-        row(k, sent_ns=int(at[k] * S), ttft_ns=int((end[k] - at[k]) * S) - 1, tokens=2, gap_ns=1, step=int(step[k]))
+        row(
+            k,
+            sent_ns=int(at[k] * S),
+            ttft_ns=int((end[k] - at[k]) * S) - 1,
+            tokens=2,
+            gap_ns=1,
+            step=int(step[k]),
+            phase="climb",
+        )
         for k in range(len(at))
     ]
     borders = [*(at[cut] for cut in np.concatenate(([0], np.cumsum(counts)))[:-1]), at[-1]]
@@ -84,6 +92,8 @@ def test_a_run_up_a_staircase_names_its_saturation(tmp_path: Path) -> None:
     assert found.departs is not None
     assert found.departs >= 0.95 * CAPACITY_PER_S
     assert found.growing
+    bounded = [point.latency["e2e"] for point in examined.digest.curve if point.latency["e2e"].p95_lo is not None]
+    assert all((row.p95_lo or 0) < (row.p95 or 0) < (row.p95_hi or 0) for row in bounded)
     assert any(text.startswith("Saturates at") for text in examined.digest.standouts)
 
 

@@ -145,7 +145,8 @@ def _latency_under_load(metric: str, points: Sequence[CurvePoint], limit: Result
             text=escape(limit.sentence).replace("&lt;", "below"),
             showarrow=False,
         )
-    worst = max(getattr(point.latency[metric], q) or 0.0 for point in points for q in CURVE_QUANTILES)
+    known_values = [v for p in points for q in CURVE_QUANTILES if (v := getattr(p.latency[metric], q)) is not None]
+    worst = max(known_values, default=None)
     summary = f"{known.title} p50, p95, p99 against offered per second; largest {significant(worst)} {known.unit}."
     data = PlotData(
         ("phase", "offered /s", "n", *(f"{q}, {known.unit}" for q in CURVE_QUANTILES), "p95, 95 % interval"),
