@@ -107,6 +107,12 @@ def parse_proxy(url: str) -> Target:
     return proxy
 
 
+def shown_argument(argument: str) -> str:
+    """Return an argument of a command line as files may hold it: an address in it without userinfo and query."""
+    before, mark, rest = argument.partition("://")
+    return before + mark + rest.rpartition("@")[2].partition("?")[0] if mark else argument
+
+
 def redirected_path(target: Target, path: str, location: str) -> str | None:
     """Return the request target that a redirect from `path` leads to; None where it leaves the target's origin.
 

@@ -16,7 +16,7 @@ from servebench import __version__
 from servebench.core.errors import HarnessError, InputError, ServebenchError
 from servebench.core.outcomes import ExitCode
 from servebench.core.units import NS_PER_S
-from servebench.loadgen.address import parse_target
+from servebench.loadgen.address import parse_target, shown_argument
 from servebench.loadgen.channel import Channel, StrayMessageError
 from servebench.loadgen.chronicle import Chronicle
 from servebench.loadgen.coordinator import Coordinator
@@ -237,7 +237,8 @@ class MasterRole:
     def _manifest(
         self, run_id: str, now: datetime.datetime, workload: Workload, schedule: Schedule | None, target_url: str
     ) -> Manifest:
-        command = json.loads(self._settings.command) if self._settings.command else sys.argv
+        given = self._settings.command
+        command = json.loads(given) if given else [shown_argument(argument) for argument in sys.argv]
         return Manifest(
             run_id=run_id,
             schema_version=SCHEMA_VERSION,

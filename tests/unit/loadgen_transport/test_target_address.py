@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from servebench.core.errors import InputError
-from servebench.loadgen.address import Target, parse_proxy, parse_target, redirected_path, resolve
+from servebench.loadgen.address import Target, parse_proxy, parse_target, redirected_path, resolve, shown_argument
 
 CHAT = "/v1/chat/completions"
 
@@ -142,3 +142,16 @@ def test_any_other_proxy_is_refused_without_its_password(url: str) -> None:
 )
 def test_a_tunnel_names_the_port_even_where_it_is_the_schemes_own(url: str, authority: str) -> None:
     assert parse_target(url).authority == authority
+
+
+@pytest.mark.parametrize(
+    ("argument", "shown"),
+    [
+        ("http://user:p%40ss@host:8000/v1?key=s", "http://host:8000/v1"),
+        ("--host=https://token@host/v1", "--host=https://host/v1"),
+        ("http://host?api-key=a@b", "http://b"),
+        ("--tags=a@b?", "--tags=a@b?"),
+    ],
+)
+def test_a_command_line_in_a_file_holds_no_secret_of_an_address(argument: str, shown: str) -> None:
+    assert shown_argument(argument) == shown
