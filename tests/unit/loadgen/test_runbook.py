@@ -6,6 +6,7 @@ from servebench.loadgen.messages import Closed, Health, Hello, Status, Totals
 from servebench.loadgen.roster import WorkerState
 from servebench.loadgen.runbook import Runbook, cut_phases
 from servebench.shards.manifest import Manifest, PhaseRecord, StepRecord, read_manifest
+from servebench.workload.model import Closed as ClosedLoad
 
 
 def manifest() -> Manifest:
@@ -72,3 +73,11 @@ def test_load_by_hand_counts_what_workers_began_and_names_the_blocks_of_a_dead_o
     assert [(lost.first, lost.last, lost.worker, lost.certain) for lost in kept.lost_detail] == [(64, 127, "b", False)]
     assert [(step.start_ns, step.end_ns) for step in kept.phases[0].steps] == [(0, 1_000), (1_000, 2_000)]
     assert [worker.state for worker in kept.workers] == ["closed", "lost"]
+
+
+def test_closed_load_that_is_stopped_while_it_drains_ends_where_its_duration_did(tmp_path: Path) -> None:
+    book = Runbook(tmp_path, manifest(), None, ClosedLoad(users=1, duration_ns=100))
+    book.close(stop_ns=130, cause="user", workers=[])
+    assert [(phase.start_ns, phase.end_ns) for phase in read_manifest(tmp_path).phases] == [(0, 100)]
+    book.close(stop_ns=70, cause="user", workers=[])
+    assert [(phase.start_ns, phase.end_ns) for phase in read_manifest(tmp_path).phases] == [(0, 70)]
