@@ -144,7 +144,11 @@ def test_an_operator_starts_watches_changes_the_rate_stops_and_opens_the_report(
     labels = page.inner_text("form")
     assert "Offered rate, req/s" in labels
     assert "Number of users" not in labels
+    page.click("text=Custom parameters")
+    page.wait_for_selector("label:has-text('Workload')", timeout=SLOW_MS)
+    page.wait_for_selector("label:has-text('Endpoint')", timeout=SLOW_MS)
     shot(page, "start")
+    page.click("text=Custom parameters")
 
     refused_forms(page)
     page.reload()
@@ -210,3 +214,25 @@ def test_the_page_and_its_polls_are_small_and_no_other_file_can_be_had(desk: str
             urllib.request.urlopen(f"{desk}/servebench/{path}")
         assert refused.value.code == 404
         refused.value.close()
+
+
+def test_a_shipped_workload_is_chosen_and_drives_itself(desk: str, browser: Any) -> None:  # noqa: ANN401
+    page, complaints = opened(browser, desk)
+    form = {"user_count": "1", "spawn_rate": "1", "workload": "demo", "drive": "as planned"}
+    refused = page.request.post(f"{desk}/swarm", form=form | {"workload": "none of ours"}).json()
+    assert not refused["success"]
+    assert 'workload "none of ours" is none of' in refused["message"]
+    assert page.request.post(f"{desk}/swarm", form=form).json()["success"]
+    for _ in range(200):  # Locust's page shows its form until the run has begun
+        if page.request.get(f"{desk}/servebench/live").json()["run"]["state"] == "running":
+            break
+        page.wait_for_timeout(200)
+    page.goto(f"{desk}/?tab=llm")
+    page.wait_for_function("document.querySelector('#sb-llm .bar')?.innerText.includes('replay')", timeout=SLOW_MS)
+    assert page.is_disabled("#sb-llm button:has-text('Apply')"), "the plan sets the rate"
+    page.click("button:has-text('Stop')")
+    page.wait_for_selector("#sb-llm a:has-text('run.json')", timeout=SLOW_MS)
+    run_json = page.get_attribute("#sb-llm a:has-text('run.json')", "href")
+    manifest = page.request.get(run_json).json()
+    assert (manifest["name"], manifest["engine"]) == ("demo", "plan")
+    assert complaints == []

@@ -10,7 +10,7 @@ from typing import Any
 
 import gevent
 from locust.exception import StopTest
-from locust.runners import STATE_MISSING, MasterRunner
+from locust.runners import STATE_MISSING, STATE_RUNNING, STATE_SPAWNING, MasterRunner
 
 from servebench import __version__
 from servebench.core.errors import HarnessError, InputError, ServebenchError
@@ -18,6 +18,7 @@ from servebench.core.outcomes import ExitCode
 from servebench.core.units import NS_PER_S
 from servebench.loadgen.address import parse_target, shown_argument
 from servebench.loadgen.channel import Channel, StrayMessageError
+from servebench.loadgen.choices import as_planned, chosen_workload
 from servebench.loadgen.chronicle import Chronicle
 from servebench.loadgen.coordinator import Coordinator
 from servebench.loadgen.engine_pages import places_to_ask
@@ -261,10 +262,10 @@ class MasterRole:
 
     def _workload(self) -> tuple[Workload, bool]:
         """Return the workload and whether its own schedule drives the run (headless) or a person does (web UI)."""
-        path = self._settings.workload_path
-        if path is None:
-            return interactive_workload(), False
-        return decode_workload(path.read_bytes()), self.headless
+        path, options = self._settings.workload_path, self._environment.parsed_options
+        given = decode_workload(path.read_bytes()) if path is not None else None
+        workload = chosen_workload(options, given or interactive_workload())
+        return workload, as_planned(options, workload) or (self.headless and given is not None)
 
     def _url(self) -> str:
         """Return where to send: the address of the form or of --host; the full one if it differs by secrets only."""
@@ -275,6 +276,8 @@ class MasterRole:
         while not run.finished.wait(0.2):
             if run.by_hand:
                 self._offer(run)
+        if not self.headless and self._environment.runner.state in {STATE_SPAWNING, STATE_RUNNING}:
+            self._environment.runner.stop()  # the plan came to its end, Locust knows nothing of it
         if not self.headless or self._settings.progress_fd is None:
             self._report(run)  # a headless run's command, behind the pipe, does it itself
         if self.headless or self._interrupts:

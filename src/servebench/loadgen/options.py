@@ -2,6 +2,8 @@
 
 from argparse import ArgumentParser
 
+from servebench.loadgen.choices import add_choices
+
 RATE_PER_USER = "rate_per_user"
 
 
@@ -14,3 +16,4 @@ def add_options(parser: ArgumentParser) -> None:
         env_var="SERVEBENCH_RATE_PER_USER",
         help="Offered requests per second for each Locust user, so users x this = offered rate; may be edited live",
     )
+    add_choices(parser)

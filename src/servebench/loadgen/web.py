@@ -9,6 +9,7 @@ from typing import Any
 
 from flask import Blueprint, Response, abort, jsonify, render_template_string, request, send_file, send_from_directory
 
+from servebench.loadgen.choices import choice_fault
 from servebench.loadgen.live_board import LiveBoard
 from servebench.loadgen.web_form import form_fault, unreachable
 from servebench.loadgen.web_runs import file_of, list_runs
@@ -55,7 +56,7 @@ class WebDesk:
             {name: str(value) for name, value in request.form.items()},
             running_host=self._environment.host if going else None,
             reach=unreachable,
-        )
+        ) or choice_fault(request.form)
         return None if fault is None else jsonify({"success": False, "message": fault, "host": self._environment.host})
 
     def _add_script(self, response: Response) -> Response:
