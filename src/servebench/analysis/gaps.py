@@ -2,28 +2,53 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
 from servebench.analysis.chunks import PartWork, by_size, works
 from servebench.analysis.source import RunData
-from servebench.metrics.columns import BoolArray, ChunkColumns, FloatArray
+from servebench.metrics.columns import BoolArray, ChunkColumns, FloatArray, IntArray
 from servebench.metrics.events import Gaps, chunk_gaps
 from servebench.metrics.exact import Finder, Tally
+from servebench.metrics.intervals import levels_for, long_run_variance, needed_effective, rank_shares
 
 MOST_GROUPS = 64
 """Groups that one pass serves; a tally takes 1.4 MB."""
+_LEVELS = np.array(levels_for(0.95))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GapStatistics:
-    """Chunk gaps of one group, ns; all NaN of nothing. `quantiles` in the order asked for."""
+    """Chunk gaps of one group, ns; all NaN of nothing. `quantiles` in the order asked for.
+
+    `p95_lo` and `p95_hi` bound p95 with 95 %, within 0.013 %; None where `n_eff`, the number of independent gaps that n
+    are worth, is too small. Gaps of one request are one cluster, and requests resemble their neighbours.
+    """
 
     n: int
     quantiles: FloatArray
     mean: float
     min: float
     max: float
+    p95_lo: float | None
+    p95_hi: float | None
+    n_eff: float
+
+
+class Clusters(NamedTuple):
+    """Gaps per request that has some: its row, how many, how many at or below each level, shape (levels, requests)."""
+
+    row: IntArray
+    gaps: FloatArray
+    below: FloatArray
+
+
+class Seen(NamedTuple):
+    """The second count of a group over some parts."""
+
+    finder: Finder
+    clusters: list[Clusters]
 
 
 GapFormula = Callable[[ChunkColumns, BoolArray], Gaps]
@@ -58,14 +83,40 @@ def tally_parts(parts: Sequence[PartWork], formula: GapFormula) -> list[Tally]:
 
 def find_in_parts(
     parts: Sequence[PartWork], formula: GapFormula, tallies: Sequence[Tally], quantiles: Sequence[float]
-) -> list[Finder]:
+) -> list[Seen]:
     """Return the second count of the gaps of each group over some parts."""
-    finders = [Finder(tally, quantiles) for tally in tallies]
+    found = [Seen(Finder(tally, quantiles), []) for tally in tallies]
+    cuts = [tally.about(_LEVELS) for tally in tallies]
     for part in parts:
         gaps = formula(part.chunks(), part.ok)
-        for finder, group in zip(finders, part.groups, strict=True):
-            finder.add(gaps.ns[group[gaps.request]])
-    return finders
+        for seen, group, cut in zip(found, part.groups, cuts, strict=True):
+            mine = group[gaps.request]
+            seen.finder.add(gaps.ns[mine])
+            seen.clusters.append(_clusters(part, gaps.ns[mine], gaps.request[mine], cut))
+    return found
+
+
+def _clusters(part: PartWork, ns: FloatArray, request: IntArray, cuts: FloatArray) -> Clusters:
+    n = len(part.ok)
+    counts = np.bincount(request, minlength=n).astype(np.float64)
+    filled = np.flatnonzero(counts)
+    below = [np.bincount(request, ns <= cut, minlength=n).astype(np.float64)[filled] for cut in cuts]
+    return Clusters(part.part.place[filled], counts[filled], np.array(below))
+
+
+def effective_gaps(sent_ns: FloatArray, clusters: Sequence[Clusters]) -> float:
+    """Return how many independent gaps the gaps of some requests are worth, whose sending times are `sent_ns`."""
+    row, counts = (np.concatenate([getattr(c, name) for c in clusters]) for name in ("row", "gaps"))
+    below = np.concatenate([c.below for c in clusters], axis=1)
+    order = np.lexsort((row, sent_ns[row]))
+    total = float(counts.sum())
+    vif = 1.0
+    for level in below[:, order]:
+        share = float(level.sum()) / total
+        if 0 < share < 1:
+            spread = len(level) * long_run_variance(level - share * counts[order])
+            vif = max(vif, spread / (total * share * (1 - share)))
+    return total / vif
 
 
 def _batches(run: RunData, groups: Sequence[BoolArray]) -> list[list[PartWork]]:
@@ -92,13 +143,28 @@ def _exact(
     batches, executor = _batches(run, groups), run.chunks.executor
     mapped, count = executor.map if executor is not None else map, len(batches)
     total = [Finder(tally, quantiles) for tally in tallies]
-    for finders in mapped(find_in_parts, batches, [formula] * count, [tallies] * count, [quantiles] * count):
-        for own, other in zip(total, finders, strict=True):
-            own.merge(other)
-    return [
-        GapStatistics(n=tally.n, quantiles=finder.found(), mean=tally.mean, min=tally.min, max=tally.max)
-        for tally, finder in zip(tallies, total, strict=True)
-    ]
+    clusters: list[list[Clusters]] = [[] for _ in tallies]
+    for pieces in mapped(find_in_parts, batches, [formula] * count, [tallies] * count, [quantiles] * count):
+        for finder, kept, seen in zip(total, clusters, pieces, strict=True):
+            finder.merge(seen.finder)
+            kept.extend(seen.clusters)
+    return [_statistics(run, tally, finder, kept) for tally, finder, kept in zip(tallies, total, clusters, strict=True)]
+
+
+def _statistics(run: RunData, tally: Tally, finder: Finder, clusters: Sequence[Clusters]) -> GapStatistics:
+    n_eff = effective_gaps(run.columns.sent_ns, clusters) if tally.n else 0.0
+    shares = rank_shares(n_eff, 0.95) if n_eff >= needed_effective(0.95) else None
+    lo, hi = (None, None) if shares is None else map(float, tally.about(np.array(shares)))
+    return GapStatistics(
+        n=tally.n,
+        quantiles=finder.found(),
+        mean=tally.mean,
+        min=tally.min,
+        max=tally.max,
+        p95_lo=lo,
+        p95_hi=hi,
+        n_eff=n_eff,
+    )
 
 
 def phase_tallies(run: RunData, groups: Sequence[BoolArray]) -> list[Tally] | None:

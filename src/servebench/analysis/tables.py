@@ -36,7 +36,7 @@ class TableRow:
 
     `group` holds the value of each column of the table's `by`. A rate or share has its value in `mean` only. `p95_lo`
     and `p95_hi` bound p95 with 95 %, None where `n_eff`, the number of independent requests that n are worth, is too
-    small for it; all three are None for metrics that are not in INTERVALS.
+    small for it; all three are None for request metrics that are not in INTERVALS.
     """
 
     metric: str
@@ -196,6 +196,9 @@ def _gap_row(metric: Metric, key: tuple[str, ...], gaps: GapStatistics, all_quan
         mean=gaps.mean / metric.scale,
         min=gaps.min / metric.scale,
         max=gaps.max / metric.scale,
+        p95_lo=None if gaps.p95_lo is None else gaps.p95_lo / metric.scale,
+        p95_hi=None if gaps.p95_hi is None else gaps.p95_hi / metric.scale,
+        n_eff=gaps.n_eff,
         **shown,
     )
 
