@@ -10,7 +10,7 @@ DEV := $(VENV)/.dev-installed
 CHROMIUM := $(shell command -v chromium 2>/dev/null)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo fmt lint type arch gen unit prop golden patched check integ browser browser-deps test bench clean \
+.PHONY: help setup demo fmt lint type arch gen unit prop golden patched check integ browser browser-deps test test-compose bench clean \
 	dist constraints
 
 help: ## list the targets
@@ -70,6 +70,9 @@ ifeq ($(CHROMIUM),)
 endif
 
 test: check integ browser ## everything that CI runs
+
+test-compose: $(DEV) ## containers: a master, three workers, one killed in mid-run (root on Debian; skipped elsewhere)
+	@tests/compose/run.sh $(BIN)/python
 
 bench: $(DEV) ## print what the tool itself costs; asserts no time
 	$(BIN)/python -m tests.bench.bench_decode

@@ -21,6 +21,9 @@ RATE = 300
 SETTLED = 0.4
 """Share of the run after which the slope is taken: pools, caches and the allocator have grown to their size by then."""
 
+ENDING = 0.95
+"""Share after which the run is closed and written down, which is no matter of requests."""
+
 
 class Sample(NamedTuple):
     """Resident memory of one process at a time of the run."""
@@ -76,7 +79,7 @@ def figures(samples: list[Sample], requests: int) -> str:
     """Return the resident memory over the run, and its slope over the later part."""
     t_s = np.array([sample.t_s for sample in samples])
     rss = np.array([sample.rss for sample in samples]) / 1e6
-    late = t_s > SETTLED * t_s[-1]
+    late = (t_s > SETTLED * t_s[-1]) & (t_s < ENDING * t_s[-1])
     slope = float(np.polyfit(t_s[late], rss[late], 1)[0]) * t_s[-1] / requests * 100_000
     course = " ".join(f"{rss[int(share * (len(rss) - 1))]:.1f}" for share in np.linspace(0.1, 1, 10))
     return f"RSS MB {course}  SLOPE {slope:+.2f} MB per 100,000 requests"

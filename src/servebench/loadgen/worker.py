@@ -42,6 +42,8 @@ from servebench.shards.folder import worker_name
 
 log = logging.getLogger(__name__)
 
+FAREWELL_S = 0.3
+
 
 class WorkerRole:
     """Listens to the master and to Locust on a worker (or in a single process)."""
@@ -102,9 +104,12 @@ class WorkerRole:
 
     def on_quitting(self) -> None:
         """Write everything before the process ends; blocks the calling greenlet."""
-        for session in list(self._sessions.values()):
-            if not session.closed.is_set():
-                session.leave(self._settings.drain_ns)
+        leaving = [session for session in self._sessions.values() if not session.closed.is_set()]
+        for session in leaving:
+            session.leave(self._settings.drain_ns)
+        if leaving:
+            # ZeroMQ sends from a thread of its own, which the end of the process would cut short.
+            gevent.sleep(FAREWELL_S)
 
     def _on_prepare(self, order: Prepare) -> None:
         gevent.spawn(self._prepare, order)

@@ -1,0 +1,84 @@
+#!/usr/bin/env bash
+# A container engine for the compose test on a bare Debian machine, without an image registry: installs what is missing,
+# starts dockerd where none answers, makes a base image from Debian packages and an installed CPython.
+#   engine.sh PYTHON STATE_DIR    PYTHON: an interpreter under a prefix of its own (pyenv, not Debian's)
+# Prints nothing on success but progress; exit 3 with a reason where this machine cannot do it. STATE_DIR gets
+# dockerd.pid (only if this started it) and cli-plugins/. Undo: kill the pid; images stay for the next time.
+set -euo pipefail
+python=$1
+state=$2
+image=servebench-base:local
+
+no() {
+  echo "compose test skipped: $*"
+  exit 3
+}
+
+[ "$(id -u)" = 0 ] || no "needs root, to start a container engine"
+command -v apt-get >/dev/null || no "needs Debian's apt-get, to install a container engine"
+mkdir -p "$state"
+
+missing=()
+command -v dockerd >/dev/null || missing+=(docker.io)
+command -v iptables >/dev/null || missing+=(iptables)
+command -v debootstrap >/dev/null || missing+=(debootstrap)
+if [ ${#missing[@]} -gt 0 ]; then
+  echo "installing ${missing[*]}"
+  apt-get update -qq || no "apt-get update failed"
+  DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null ||
+    no "cannot install ${missing[*]}"
+fi
+
+if ! docker info >/dev/null 2>&1; then
+  echo "starting dockerd"
+  setsid dockerd >"$state/dockerd.log" 2>&1 &
+  echo $! >"$state/dockerd.pid"
+  for _ in $(seq 60); do
+    docker info >/dev/null 2>&1 && break
+    sleep 0.5
+  done
+  docker info >/dev/null 2>&1 || no "dockerd does not start: $(tail -1 "$state/dockerd.log")"
+fi
+
+# Debian 12 has Compose v1 only; v2 and buildx of Debian 13 need nothing but its libc.
+plugins="$state/cli-plugins"
+if ! DOCKER_CONFIG="$state" docker compose version >/dev/null 2>&1; then
+  echo "fetching docker compose"
+  lists="$state/apt"
+  mkdir -p "$lists/lists/partial" "$plugins"
+  mirror=$(sed -n 's/^URIs: *//p' /etc/apt/sources.list.d/debian.sources 2>/dev/null | head -1)
+  [ -n "$mirror" ] || mirror=$(awk '/^deb /{print $2; exit}' /etc/apt/sources.list)
+  keys=/usr/share/keyrings/debian-archive-keyring.gpg
+  echo "deb [signed-by=$keys] $mirror trixie main" >"$lists/sources.list"
+  options=(-o "Dir::Etc::sourcelist=$lists/sources.list" -o Dir::Etc::sourceparts=- -o "Dir::State::lists=$lists/lists"
+    -o "Dir::Cache::pkgcache=$lists/pkg.bin" -o "Dir::Cache::srcpkgcache=$lists/src.bin")
+  apt-get "${options[@]}" update -qq || no "Debian 13's package list cannot be had"
+  (cd "$lists" && apt-get "${options[@]}" download -qq docker-compose docker-buildx) || no "no docker compose to be had"
+  for package in "$lists"/*.deb; do
+    dpkg-deb -x "$package" "$lists/x"
+  done
+  cp "$lists"/x/usr/libexec/docker/cli-plugins/* "$plugins/"
+  rm -rf "$lists"
+fi
+
+if ! docker image inspect "$image" >/dev/null 2>&1; then
+  prefix=$("$python" -c 'import sys; print(sys.base_prefix)')
+  version=$("$python" -c 'import sys; print("%d.%d" % sys.version_info[:2])')
+  [ "$prefix" != /usr ] || no "needs a Python of its own prefix (pyenv), $python is Debian's"
+  echo "making $image with Python $version"
+  work=$(mktemp -d)
+  trap 'rm -rf "$work"' EXIT
+  packages=ca-certificates,libssl3,libffi8,libsqlite3-0,zlib1g,libbz2-1.0,liblzma5,libreadline8,libexpat1,libuuid1,libgomp1
+  debootstrap --variant=minbase --include=$packages bookworm "$work/root" >"$state/debootstrap.log" 2>&1 ||
+    no "debootstrap failed: $(tail -1 "$state/debootstrap.log")"
+  # TLS inside builds has to accept what it accepts on this machine.
+  cp /etc/ssl/certs/ca-certificates.crt "$work/root/etc/ssl/certs/"
+  tar -C "$prefix" --exclude=__pycache__ --exclude=test --exclude='*.a' --exclude=site-packages -cf - bin include lib share |
+    tar -C "$work/root/usr/local" -xf -
+  mkdir -p "$work/root/usr/local/lib/python$version/site-packages"
+  cp -a "$prefix/lib/python$version"/site-packages/pip* "$work/root/usr/local/lib/python$version/site-packages/"
+  rm -rf "$work"/root/var/cache/apt/archives/*.deb "$work"/root/var/lib/apt/lists/* "$work"/root/usr/share/{doc,man}/*
+  chroot "$work/root" /sbin/ldconfig
+  tar -C "$work/root" -c . | docker import \
+    -c 'ENV PATH=/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin LANG=C.UTF-8' -c 'CMD ["python3"]' - "$image" >/dev/null
+fi
