@@ -11,6 +11,7 @@ from servebench.analysis.accounting import never_closed
 from servebench.analysis.curve import CurvePoint
 from servebench.analysis.digest import Digest, examine
 from servebench.analysis.findings import Findings
+from servebench.analysis.markdown import summary_markdown
 from servebench.analysis.numbers import plain
 from servebench.analysis.render import Cell, as_csv, csv_text
 from servebench.core.errors import HarnessError
@@ -22,6 +23,7 @@ from servebench.shards.remote import RemoteFolder
 from servebench.shards.schema import REQUESTS_SCHEMA
 
 SUMMARY_NAME = "summary.json"
+MARKDOWN_NAME = "summary.md"
 TABLES = "tables"
 
 
@@ -69,6 +71,7 @@ def write_outputs(folder: Path, found: Digest) -> None:
     arrivals = [item.record() for item in found.findings.arrivals]
     write_atomic(folder / TABLES / "arrivals.csv", _records_csv(arrivals).encode())
     write_atomic(folder / SUMMARY_NAME, summary_json(found))
+    write_atomic(folder / MARKDOWN_NAME, summary_markdown(found).encode())
     write_manifest(folder, found.manifest)
 
 

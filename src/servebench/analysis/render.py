@@ -97,13 +97,13 @@ def as_markdown(table: Table, *, every: bool = False) -> str:
         f"| {' | '.join(['---'] * (2 + len(table.by)) + ['---:'] * (1 + len(SHOWN)))} |",
     ]
     lines += [
-        f"| {' | '.join(_escape_pipes(cell) for cell in _cells(table, row))} |"
-        for row in for_people(table, every=every)
+        f"| {' | '.join(escape_pipes(cell) for cell in _cells(table, row))} |" for row in for_people(table, every=every)
     ]
     return "\n".join(lines) + "\n"
 
 
-def _escape_pipes(text: str) -> str:
+def escape_pipes(text: str) -> str:
+    """Return a text as one cell of a Markdown table."""
     return text.replace("\\", "\\\\").replace("|", "\\|").replace("\n", " ")
 
 

@@ -62,12 +62,14 @@ def test_merging_twice_writes_the_same_bytes_and_leaves_parts_alone(tmp_path: Pa
     folder = busy_run(tmp_path / "run")
     parts = {path: path.read_bytes() for path in (folder / "requests").iterdir()}
     merge(folder)
-    outputs = [folder / name for name in ("run.json", "summary.json")] + sorted((folder / "tables").iterdir())
+    outputs = [folder / name for name in ("run.json", "summary.json", "summary.md")] + sorted(
+        (folder / "tables").iterdir()
+    )
     first = {path: path.read_bytes() for path in outputs}
     merge(folder)
     assert {path: path.read_bytes() for path in outputs} == first
     assert {path: path.read_bytes() for path in (folder / "requests").iterdir()} == parts
-    assert len(first) == 6
+    assert len(first) == 7
 
 
 @pytest.mark.parametrize("missing", [[], [4, 5]], ids=["no gap", "a gap"])
@@ -151,3 +153,14 @@ def test_a_run_in_which_everything_failed_is_invalid_but_written(tmp_path: Path)
 def test_a_folder_without_a_manifest_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ShardError, match="no run folder"):
         merge(tmp_path)
+
+
+def test_the_markdown_summary_holds_verdict_objectives_and_table_and_no_markup_of_the_server(tmp_path: Path) -> None:
+    folder = busy_run(tmp_path / "run", model="<img src=x>|*m*`")
+    merge(folder)
+    text = (folder / "summary.md").read_text(encoding="utf-8")
+    assert text.startswith("**? VALID, objectives undecided**: chat-burst on &lt;img src=x&gt;")
+    assert "<img" not in text
+    assert "| TTFT p95 < 800 ms |" in text
+    assert "| ttft | ms | all |" in text
+    assert "nan" not in text
