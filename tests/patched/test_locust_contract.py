@@ -11,6 +11,7 @@ from typing import Any
 import gevent
 import pytest
 from locust import argument_parser, runners, stats
+from locust.env import Environment
 from locust.runners import LocalRunner, MasterRunner, WorkerRunner
 
 from servebench.loadgen import compat
@@ -38,6 +39,17 @@ def test_workers_read_the_report_interval_at_each_turn() -> None:
     compat.apply()
     assert runners.WORKER_REPORT_INTERVAL == 1.0
     assert "WORKER_REPORT_INTERVAL" in inspect.getsource(WorkerRunner.stats_reporter)
+
+
+def test_stopping_walks_no_stack_and_still_stops(caplog: pytest.LogCaptureFixture) -> None:
+    used = inspect.getsource(runners).count("inspect.")
+    assert used == inspect.getsource(runners.Runner.stop).count("inspect.") == 2
+    compat.apply()
+    runner = Environment(user_classes=[]).create_local_runner()
+    with caplog.at_level("DEBUG", logger="locust.runners"):
+        runner.stop()
+    assert runner.state == runners.STATE_STOPPED
+    assert "couldn't determine where stop() was called from" in caplog.text
 
 
 def test_response_times_go_through_the_patched_bucket_function() -> None:
