@@ -47,7 +47,7 @@ STOP_AHEAD_NS = 300 * NS_PER_MS
 """Sending ends this long after the word is given, so that every worker hears of it before it has gone past."""
 DRAIN_SILENT_NS = 10 * NS_PER_S
 GIVEN_UP_NS = 5 * NS_PER_S
-"""A run without members waits this long for one to return: a machine that stalls makes all workers silent at once."""
+"""A run waits this long for a lost worker to return: a machine that stalls makes workers silent for a moment."""
 LEASE_EVERY_S = 0.2
 CLOSE_LIMIT_S = 30.0
 
@@ -296,9 +296,9 @@ class Coordinator:
 
     def _all_done(self) -> bool:
         live = self._roster.live()
+        if self._stop is None and (away := self._roster.may_return(GIVEN_UP_NS)):
+            return bool(live) and all(state.done for state in (*(state for _, state in live), *away))
         if not live and self._stop is None:
-            if self._roster.may_return(GIVEN_UP_NS):
-                return False
             self.fail(HarnessError("every worker was lost; what they had written is kept"))
         return all(state.done for _, state in live)
 
@@ -362,7 +362,8 @@ class Coordinator:
             self._send_stop(self._stop, self._clock)
         self._state = "closing"
         waiting = self._roster.live()
-        self._roster.send(Close(run_id=self.run_id))
+        # Those that are lost hear it too: one that only was slow ends now, not when it misses the leases.
+        self._roster.send(Close(run_id=self.run_id), {*self._roster.reachable(), *(i for i, _ in waiting)})
         asked_ns = time.monotonic_ns()
         # Parts may still travel to here: as long as they do, nobody is late.
         while any(state.closed is None for _, state in waiting) and (

@@ -80,10 +80,11 @@ class Roster:
         now_ns = time.monotonic_ns()
         return [worker_id for worker_id, state in self.live() if now_ns - state.heard_ns > limit_ns]
 
-    def may_return(self, limit_ns: int) -> bool:
-        """Whether any worker that could take a share was heard within a limit, lost or not."""
+    def may_return(self, limit_ns: int) -> list[WorkerState]:
+        """Return those that are lost and could still take a share, of whom something was heard within a limit."""
         now_ns = time.monotonic_ns()
-        return any(now_ns - self.workers[worker_id].heard_ns <= limit_ns for worker_id in self.reachable())
+        away = [state for state in (self.workers[worker_id] for worker_id in self.reachable()) if state.lost]
+        return [state for state in away if now_ns - state.heard_ns <= limit_ns]
 
     def send(self, message: msgspec.Struct, worker_ids: Iterable[str] | None = None) -> None:
         """Send to some workers, or to all live ones."""

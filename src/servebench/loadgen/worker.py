@@ -203,7 +203,8 @@ class WorkerRole:
             log.debug("stray message: %s", error)
             return
         for session in self._sessions.values():
-            session.fail(error)
+            if not session.closed.is_set():  # an earlier run is over, whatever a message of this one does
+                session.fail(error)
 
 
 class RequestFailed(Exception):  # noqa: N818 - the word Locust's failure table shows

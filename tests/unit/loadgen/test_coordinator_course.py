@@ -18,14 +18,18 @@ from servebench.loadgen.messages import (
     CancelNow,
     Close,
     Closed,
+    Health,
     Hello,
+    Lease,
     Leaving,
     NeedSeqs,
     Prepare,
     Ready,
     SeqBlock,
+    Status,
     Step,
     Stop,
+    Totals,
     Users,
 )
 from servebench.loadgen.orders import Order
@@ -135,7 +139,7 @@ def test_a_stop_before_the_run_is_armed_closes_the_workers_that_are_ready(master
     master.hello("a", "b")
     master.ready("a")
     master.greenlet = gevent.spawn(master.run.run)
-    gevent.sleep(0.1)
+    gevent.idle()
     master.run.request_stop("user")
     assert master.run.finished.wait(LIMIT_S)
     assert master.wire.got("a", Close)
@@ -185,7 +189,7 @@ def test_a_worker_that_leaves_gives_its_share_away_before_its_last_answer(tmp_pa
     master = Master(tmp_path, users=4)
     master.begin("a", "b")
     master.run.on_leaving(Leaving(run_id="r", worker_id="a"))
-    keeping = gevent.spawn(_keep_alive, master)
+    keeping = gevent.spawn(_keep_alive, master, "a", "b")
     master.until(lambda: [users["count"] for users in master.wire.got("b", Users)] == [2, 4])
     assert not master.run.finished.is_set()
     master.run.request_stop("user")
@@ -194,9 +198,9 @@ def test_a_worker_that_leaves_gives_its_share_away_before_its_last_answer(tmp_pa
     assert master.states == {"name-a": "closed", "name-b": "closed"}
 
 
-def _keep_alive(master: Master) -> None:
+def _keep_alive(master: Master, *workers: str) -> None:
     while True:
-        for worker in ("a", "b"):
+        for worker in workers:
             master.run.on_alive(Alive(run_id="r", worker_id=worker))
         gevent.sleep(0.05)
 
@@ -217,6 +221,30 @@ def test_every_worker_hears_that_the_seqs_are_used_up(tmp_path: Path) -> None:
     assert [block["count"] for block in master.wire.got("c", SeqBlock)] == [0]
     master.run.request_stop("user")
     master.end()
+
+
+def test_a_run_does_not_end_without_a_worker_that_was_only_slow(tmp_path: Path) -> None:
+    master = Master(tmp_path)
+    master.begin("a", "b")
+    keeping = gevent.spawn(_keep_alive, master, "a")
+    master.until(lambda: "name-b lost" in (tmp_path / "events.jsonl").read_text("utf-8"))
+    master.run.on_status(status("a", done=True))
+    master.run.on_status(status("b", done=False))
+    leases = len(master.wire.got("a", Lease))
+    master.until(lambda: len(master.wire.got("a", Lease)) >= leases + 3)
+    also = gevent.spawn(_keep_alive, master, "b")
+    master.until(lambda: "name-b joined" in (tmp_path / "events.jsonl").read_text("utf-8"))
+    master.run.on_status(status("b", done=True))
+    assert master.run.finished.wait(LIMIT_S)
+    gevent.killall([keeping, also])
+    assert master.states == {"name-a": "closed", "name-b": "closed"}
+    assert master.run.exit_code == 0
+
+
+def status(worker: str, *, done: bool) -> Status:
+    return Status(
+        run_id="r", worker_id=worker, done=done, totals=Totals(), ttft={}, tpot={}, chunk_gap={}, health=Health()
+    )
 
 
 def test_a_fault_in_the_runs_own_greenlet_ends_the_sending_of_its_workers(tmp_path: Path) -> None:
