@@ -278,6 +278,34 @@ def test_the_web_page_drives_several_runs_each_recorded_and_reported(
     assert {row["step"] for row in rows[0]} >= {0, 1}
 
 
+def test_a_run_that_drains_while_the_next_one_goes_on_does_not_end_it(
+    tmp_path: Path,
+    start_sim: StartSim,
+    spawn: Any,  # noqa: ANN401
+) -> None:
+    sim = start_sim(preset="demo")
+    page = Page(free_port())
+    url = f"http://127.0.0.1:{sim.port}"
+    command = ("servebench.cli", "ui", "--url", url, "--workers", "1", "--web-port", str(page.port))
+    process = spawn(*command, "--out", str(tmp_path / "runs"))
+    page.await_workers(1)
+    page.post("/swarm", user_count="8", spawn_rate="8", host=url, rate_per_user="1")
+    page.await_requests(3)
+    page.get("/stop")
+    page.await_workers(1)
+    page.post("/swarm", user_count="2", spawn_rate="2", host=url, rate_per_user="1")
+    await_file(lambda: tmp_path, "runs/2*/report.html")
+    stats = json.loads(page.get("/stats/requests"))
+    assert stats["state"] == "running"
+    page.get("/stop")
+    await_file(lambda: tmp_path, "runs/2*/report.html", count=2)
+    process.send_signal(signal.SIGINT)
+    assert process.wait(60) == 0
+    first, second = sorted(path for path in (tmp_path / "runs").iterdir() if not path.name.startswith("."))
+    drained_ns = max(row["end_ns"] for row in rows_of(first)) + manifest_of(first)["epoch_monotonic_ns"]
+    assert manifest_of(second)["epoch_monotonic_ns"] < drained_ns, "the runs overlapped"
+
+
 class Page:
     """Locust's web interface, as a script uses it."""
 

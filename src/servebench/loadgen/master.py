@@ -276,7 +276,8 @@ class MasterRole:
         while not run.finished.wait(0.2):
             if run.by_hand:
                 self._offer(run)
-        if not self.headless and self._environment.runner.state in {STATE_SPAWNING, STATE_RUNNING}:
+        going = self._environment.runner.state in {STATE_SPAWNING, STATE_RUNNING}
+        if going and run is self._current and not self.headless:  # a run that drained may end in the midst of the next
             self._environment.runner.stop()  # the plan came to its end, Locust knows nothing of it
         if not self.headless or self._settings.progress_fd is None:
             self._report(run)  # a headless run's command, behind the pipe, does it itself
