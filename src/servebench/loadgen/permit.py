@@ -11,6 +11,8 @@ from servebench.core.units import NS_PER_S
 from servebench.loadgen.membership import Change
 
 NEVER_NS = 2**62
+ANSWER_LOST_NS = 5 * NS_PER_S
+"""A reconnect may swallow a message; seqs that come twice are simply more seqs."""
 
 
 @dataclass(slots=True)
@@ -60,6 +62,7 @@ class SeqPool:
         self._permit, self._ask_for_blocks = permit, ask_for_blocks
         self._seqs: deque[int] = deque()
         self._outstanding = 0
+        self._asked_ns = 0
         self._exhausted = False
 
     def __len__(self) -> int:
@@ -84,11 +87,15 @@ class SeqPool:
         Blocks the calling greenlet while the master's answer is on its way.
         """
         while True:
-            if len(self._seqs) <= ahead and not self._outstanding and not self._exhausted:
-                self._outstanding = 1 + ahead // 64
+            if len(self._seqs) <= ahead and not self._exhausted and self._may_ask():
+                self._outstanding, self._asked_ns = 1 + ahead // 64, time.monotonic_ns()
                 self._ask_for_blocks(self._outstanding)
             if self._seqs:
                 return self._seqs.popleft()
             if self._exhausted or self._permit.stopping.is_set():
                 return None
             self._permit.changed.wait(0.2)
+
+    def _may_ask(self) -> bool:
+        """Whether no answer is on its way, or it has been for so long that it must be lost."""
+        return not self._outstanding or time.monotonic_ns() - self._asked_ns > ANSWER_LOST_NS
