@@ -49,6 +49,7 @@ DRAIN_SILENT_NS = 10 * NS_PER_S
 GIVEN_UP_NS = 5 * NS_PER_S
 """A run waits this long for a lost worker to return: a machine that stalls makes workers silent for a moment."""
 LEASE_EVERY_S = 0.2
+LEASE_BATCH = 16
 CLOSE_LIMIT_S = 30.0
 
 
@@ -160,7 +161,7 @@ class Coordinator:
 
     def on_alive(self, message: Alive) -> None:
         """Note that a worker answered its lease."""
-        self._roster.heard(message.worker_id)
+        self._roster.heard(message.worker_id).changes = message.changes
         if self._table is not None and self._clock is not None:
             self._table.heard(message.worker_id, self._clock.now_ns())
 
@@ -311,9 +312,13 @@ class Coordinator:
     def _send_leases(self, table: Membership, clock: RunClock) -> None:
         members = tuple(MembersFrom(from_ns=c.from_ns, worker_ids=c.members) for c in table.changes)
         now_ns = clock.now_ns()
-        for worker_id in self._roster.reachable():  # the lost ones too: their answer is how they come back
+        for place, worker_id in enumerate(self._roster.reachable()):  # the lost too: so they come back
+            if place and place % LEASE_BATCH == 0:
+                gevent.sleep(0)  # hundreds of messages in a row would keep the hub from everything else
             until_ns = table.lease_until(worker_id, now_ns)
-            self._roster.send(Lease(run_id=self.run_id, valid_until_ns=until_ns, members=members), [worker_id])
+            has_it = self._roster.workers[worker_id].changes == len(members)
+            lease = Lease(run_id=self.run_id, valid_until_ns=until_ns, members=None if has_it else members)
+            self._roster.send(lease, [worker_id])
 
     def _update_members(self, table: Membership, clock: RunClock) -> None:
         lost, joined = table.update(self._roster.reachable(), clock.now_ns())

@@ -70,18 +70,22 @@ class MembersFrom(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Lease(msgspec.Struct, frozen=True, kw_only=True):
-    """Master, five times a second to each worker: the table, and how far ahead this worker may act on it."""
+    """Master, five times a second to each worker: how far ahead it may act, and the table it is to act on.
+
+    `members` None = as before: with hundreds of workers the table is tens of kB and goes only to those that lack it.
+    """
 
     run_id: str
     valid_until_ns: int
-    members: tuple[MembersFrom, ...]
+    members: tuple[MembersFrom, ...] | None
 
 
 class Alive(msgspec.Struct, frozen=True, kw_only=True):
-    """Worker, on each lease."""
+    """Worker, on each lease. `changes` = how many entries of the table it has."""
 
     run_id: str
     worker_id: str
+    changes: int = 0
 
 
 class NeedSeqs(msgspec.Struct, frozen=True, kw_only=True):

@@ -12,7 +12,10 @@ from servebench.loadgen.messages import Closed, Hello, Ready, Status
 
 @dataclass(slots=True)
 class WorkerState:
-    """One worker. `heard_ns` is its last message of any kind, on this process's monotonic clock."""
+    """One worker. `heard_ns` is its last message of any kind, on this process's monotonic clock.
+
+    `changes` = how many entries of the membership table it says it has.
+    """
 
     hello: Hello
     ready: Ready | None = None
@@ -21,6 +24,7 @@ class WorkerState:
     lost: bool = False
     leaving: bool = False
     heard_ns: int = 0
+    changes: int = 0
 
     @property
     def live(self) -> bool:

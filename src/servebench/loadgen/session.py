@@ -192,12 +192,14 @@ class WorkerSession:
         gevent.spawn(self._run, self._requester, self._engine, self._recorder, self._health)
         gevent.spawn(self._report)
 
-    def lease(self, message: Lease) -> None:
-        """Take the table and the lease."""
+    def lease(self, message: Lease) -> int:
+        """Take the table and the lease; return how many entries the table has here."""
         self._lease_ns = time.monotonic_ns()
-        self._permit.changes = tuple(Change(change.from_ns, change.worker_ids) for change in message.members)
+        if message.members is not None:
+            self._permit.changes = tuple(Change(change.from_ns, change.worker_ids) for change in message.members)
         self._permit.valid_until_ns = max(self._permit.valid_until_ns, message.valid_until_ns)
         self._permit.signal()
+        return len(self._permit.changes)
 
     def stop(self, message: Stop) -> None:
         """Send nothing intended from `stop_ns` on."""
