@@ -9,7 +9,7 @@ import numpy as np
 from servebench.analysis.accounting import Accounting
 from servebench.analysis.columns import words
 from servebench.analysis.numbers import plain
-from servebench.analysis.samples import rate_over
+from servebench.analysis.rates import rate_over
 from servebench.analysis.source import RunData
 from servebench.analysis.verdict import phase_planned
 from servebench.analysis.windows import phase_windows, sent_outside

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from servebench.analysis.numbers import plain
-from servebench.analysis.samples import rate_over
+from servebench.analysis.rates import rate_over
 from servebench.analysis.source import RunData
 from servebench.analysis.tables import TableRow, bounded, in_order, statistics_row
 from servebench.analysis.windows import Level, levels, rows_of

@@ -163,13 +163,18 @@ class Reading:
 
 def _assembled(folder: Path, manifest: Manifest, reading: Reading, executor: Executor | None) -> RunData:
     empty = pa.schema([REQUESTS_SCHEMA.field(name) for name in SCALARS]).empty_table()
+    sizes = [part.num_rows for part in reading.tables]
     table = pa.concat_tables([empty, *reading.tables])
+    reading.tables.clear()  # a large run has no room for all of it twice
     seq, attempt = table["seq"].to_numpy(), table["attempt"].to_numpy()
     order = np.lexsort((attempt, seq))
     place = np.empty(len(order), np.int64)
     place[order] = np.arange(len(order))
     table, seq, attempt = table.take(order).combine_chunks(), seq[order], attempt[order]
-    columns = replace(take(join(reading.columns), order), replaced=_replaced(seq, attempt))
+    joined = join(reading.columns)
+    reading.columns.clear()
+    columns = replace(take(joined, order), replaced=_replaced(seq, attempt))
+    del joined
     columns = replace(columns, good=_good(columns, manifest))
     return RunData(
         folder=folder,
@@ -177,7 +182,7 @@ def _assembled(folder: Path, manifest: Manifest, reading: Reading, executor: Exe
         health=reading.health,
         table=table,
         columns=columns,
-        chunks=replace(_chunk_source(manifest, reading, place), executor=executor),
+        chunks=replace(_chunk_source(manifest, reading, sizes, place), executor=executor),
         flow=reading.flow.finish(place),
         gaps=reading.gaps,
         seq=seq,
@@ -189,15 +194,15 @@ def _assembled(folder: Path, manifest: Manifest, reading: Reading, executor: Exe
         spoiled=np.concatenate([np.zeros(0, bool), *reading.spoiled])[order],
         late=flags(table, "late"),
         shards=tuple(
-            Shard(path=f"{PARTS}/{path.name}", rows=part.num_rows, sha256=digest)
-            for (path, digest), part in zip(reading.parts, reading.tables, strict=True)
+            Shard(path=f"{PARTS}/{path.name}", rows=size, sha256=digest)
+            for (path, digest), size in zip(reading.parts, sizes, strict=True)
         ),
         faults=tuple(reading.faults),
     )
 
 
-def _chunk_source(manifest: Manifest, reading: Reading, place: IntArray) -> ChunkSource:
-    starts = np.cumsum([0, *(part.num_rows for part in reading.tables)])
+def _chunk_source(manifest: Manifest, reading: Reading, sizes: Sequence[int], place: IntArray) -> ChunkSource:
+    starts = np.cumsum([0, *sizes])
     places = [
         PartPlace(path, digest, place[start:stop])
         for (path, digest), start, stop in zip(reading.parts, starts, starts[1:], strict=False)

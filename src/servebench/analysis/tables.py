@@ -1,6 +1,6 @@
 """Know the percentile table: one row for each metric and group of requests, null where samples are too few."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 from typing import NamedTuple
@@ -12,7 +12,7 @@ import pyarrow as pa
 from servebench.analysis.columns import words
 from servebench.analysis.gaps import GapStatistics, gap_statistics
 from servebench.analysis.numbers import plain
-from servebench.analysis.samples import Samples, of_rows, rate_over, sample_all
+from servebench.analysis.rates import rate_over
 from servebench.analysis.source import RunData
 from servebench.analysis.windows import phase_windows
 from servebench.core.errors import InputError
@@ -105,14 +105,11 @@ def percentile_table(
     Raises InputError for a column that does not exist or cannot be grouped by.
     """
     _check(by)
-    samples = sample_all(run.columns)
     groups = list(_groups(run, tuple(by), warmup=warmup))
     gaps = gap_statistics(run, [group.rows for group in groups], [q for _, q in QUANTILES])
     order = np.argsort(run.columns.sent_ns, kind="stable")
     rows = [
-        row
-        for metric in METRICS
-        for row in _metric_rows(metric, run, _Material(samples, gaps, order), groups, all_quantiles)
+        row for metric in METRICS for row in _metric_rows(metric, run, _Material(gaps, order), groups, all_quantiles)
     ]
     return Table(by=tuple(by), rows=tuple(rows))
 
@@ -120,7 +117,6 @@ def percentile_table(
 class _Material(NamedTuple):
     """What the rows are made from; `order` sorts the rows of the run by sending time."""
 
-    samples: Mapping[str, Samples]
     gaps: Sequence[GapStatistics]
     order: IntArray
 
@@ -135,17 +131,28 @@ def _check(by: Sequence[str]) -> None:
 def _metric_rows(
     metric: Metric, run: RunData, material: _Material, groups: Sequence[_Group], all_quantiles: bool
 ) -> Iterator[TableRow]:
+    if metric.kind == "request":
+        yield from _request_rows(metric, run, material.order, groups, all_quantiles)
+        return
     for group, gaps in zip(groups, material.gaps, strict=True):
         if metric.kind == "rate":
             yield _rate_row(metric, run, group)
         elif metric.kind == "share":
             yield _share_row(metric, run, group)
-        elif metric.kind == "chunk":
-            yield _gap_row(metric, group.key, gaps, all_quantiles)
         else:
-            row = statistics_row(metric, group.key, of_rows(material.samples[metric.name], group.rows), all_quantiles)
-            wants = metric.name in INTERVALS and row.n > 0
-            yield bounded(row, metric, in_order(run, metric, group.rows, material.order)) if wants else row
+            yield _gap_row(metric, group.key, gaps, all_quantiles)
+
+
+def _request_rows(
+    metric: Metric, run: RunData, order: IntArray, groups: Sequence[_Group], all_quantiles: bool
+) -> Iterator[TableRow]:
+    """Yield the rows of a request metric, whose values are held for as long as that takes only."""
+    values = formulas.REQUEST_FORMULAS[metric.name](run.columns)[order]
+    known = ~np.isnan(values)
+    for group in groups:
+        mine = values[group.rows[order] & known]
+        row = statistics_row(metric, group.key, mine, all_quantiles)
+        yield bounded(row, metric, mine) if metric.name in INTERVALS and row.n > 0 else row
 
 
 def in_order(run: RunData, metric: Metric, rows: BoolArray, order: IntArray) -> FloatArray:

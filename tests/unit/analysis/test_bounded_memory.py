@@ -12,7 +12,7 @@ from tests.builders import MS, RunSpec, S, busy_run, events, query, row, steady,
 from servebench.analysis.chunks import by_size
 from servebench.analysis.dialects import dialect_named, speak
 from servebench.analysis.pool import helpers
-from servebench.analysis.samples import rate_over
+from servebench.analysis.rates import rate_over
 from servebench.analysis.source import RunData, load_run
 from servebench.analysis.tables import percentile_table
 from servebench.analysis.windows import phase_windows

@@ -1,37 +1,11 @@
-"""Know the samples of every metric of a run, each tied to the row it comes from, and the rates of a set of rows."""
+"""Know the rates of a run: what a set of rows did within windows, per second."""
 
-from collections.abc import Iterable, Mapping
-from typing import NamedTuple
-
-import numpy as np
+from collections.abc import Iterable
 
 from servebench.analysis.flow import window_tokens
 from servebench.analysis.source import RunData
-from servebench.metrics import RequestColumns, Window, formulas
-from servebench.metrics.columns import BoolArray, FloatArray, IntArray, take
-
-
-class Samples(NamedTuple):
-    """Values in base units without NaN, and the row of each; both of shape (n,)."""
-
-    values: FloatArray
-    row: IntArray
-
-
-def _defined(values: FloatArray) -> Samples:
-    row = np.flatnonzero(~np.isnan(values))
-    return Samples(values[row], row)
-
-
-def sample_all(c: RequestColumns) -> Mapping[str, Samples]:
-    """Return the samples of each metric of kind `request`, by name."""
-    return {name: _defined(formula(c)) for name, formula in formulas.REQUEST_FORMULAS.items()}
-
-
-def of_rows(samples: Samples, rows: BoolArray) -> FloatArray:
-    """Return the values that come from the rows of a mask."""
-    return samples.values[rows[samples.row]]
-
+from servebench.metrics import Window, formulas
+from servebench.metrics.columns import BoolArray, take
 
 _BY_END = {
     "request_throughput": formulas.request_throughput,
