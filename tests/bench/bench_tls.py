@@ -15,7 +15,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from servebench.loadgen.tls import TlsPipe
+from servebench.loadgen.transport.tls import TlsPipe
 
 EVENT = b"x" * 240
 

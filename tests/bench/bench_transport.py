@@ -114,9 +114,9 @@ def client(port: int, streams: int, tokens: int, out: Path, *, watch: bool, stal
     monkey.patch_all()
     import gevent
 
-    from servebench.loadgen.address import parse_target
-    from servebench.loadgen.client import Client
-    from servebench.loadgen.exchange import Exchange
+    from servebench.loadgen.transport.address import parse_target
+    from servebench.loadgen.transport.client import Client
+    from servebench.loadgen.transport.exchange import Exchange
     from servebench.wire.endpoints import ENDPOINTS
     from servebench.workload.model import Timeouts
 

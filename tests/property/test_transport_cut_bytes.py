@@ -8,13 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from servebench.core.outcomes import Outcome
-from servebench.loadgen.address import parse_target
-from servebench.loadgen.flight import Flight, Lane
-from servebench.loadgen.losses import Loss, Lost
-from servebench.loadgen.parsing import ParseQueue
-from servebench.loadgen.pool import Pool
-from servebench.loadgen.reactor import Reactor
-from servebench.loadgen.route import Route
+from servebench.loadgen.transport.address import parse_target
+from servebench.loadgen.transport.flight import Flight, Lane
+from servebench.loadgen.transport.losses import Loss, Lost
+from servebench.loadgen.transport.parsing import ParseQueue
+from servebench.loadgen.transport.pool import Pool
+from servebench.loadgen.transport.reactor import Reactor
+from servebench.loadgen.transport.route import Route
 from servebench.wire.endpoints import ENDPOINTS
 from servebench.wire.timeline import Timeline
 from servebench.workload.model import Timeouts

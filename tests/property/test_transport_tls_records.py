@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from servebench.loadgen.tls import TlsPipe
+from servebench.loadgen.transport.tls import TlsPipe
 
 
 @pytest.fixture(scope="module")

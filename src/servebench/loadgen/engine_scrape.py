@@ -15,10 +15,10 @@ import msgspec
 
 from servebench.core.errors import HarnessError
 from servebench.core.units import NS_PER_S
-from servebench.loadgen.address import Target
 from servebench.loadgen.engine_pages import LIMIT_S, PageError, PlacesToAsk, fetch
 from servebench.loadgen.engine_view import EngineView, Point
 from servebench.loadgen.part_writer import PartWriter
+from servebench.loadgen.transport.address import Target
 from servebench.shards.engine_schema import EngineRow, engine_table
 from servebench.shards.parts import PartIdentity, WrittenPart, write_table_part
 from servebench.telemetry.exposition import Page, PageReader

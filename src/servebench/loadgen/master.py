@@ -16,7 +16,6 @@ from servebench import __version__
 from servebench.core.errors import HarnessError, InputError, ServebenchError
 from servebench.core.outcomes import ExitCode
 from servebench.core.units import NS_PER_S
-from servebench.loadgen.address import parse_target, shown_argument
 from servebench.loadgen.channel import Channel, StrayMessageError
 from servebench.loadgen.choices import as_planned, chosen_workload
 from servebench.loadgen.chronicle import Chronicle
@@ -46,6 +45,7 @@ from servebench.loadgen.prometheus_export import Meters
 from servebench.loadgen.runbook import Runbook
 from servebench.loadgen.runclock import boot_id
 from servebench.loadgen.settings import Settings
+from servebench.loadgen.transport.address import parse_target, shown_argument
 from servebench.shards.folder import create_run_folder, new_run_id, new_token
 from servebench.shards.manifest import Manifest, write_manifest
 from servebench.shards.schema import SCHEMA_VERSION

@@ -5,7 +5,7 @@ import json
 import ssl
 
 from servebench.core.errors import InputError
-from servebench.loadgen.address import Target
+from servebench.loadgen.transport.address import Target
 
 LIMIT_S = 5.0
 

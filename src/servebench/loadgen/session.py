@@ -15,8 +15,6 @@ from gevent.greenlet import Greenlet
 from servebench.core.errors import HarnessError, ServebenchError
 from servebench.core.records import RequestRecord
 from servebench.core.units import NS_PER_S
-from servebench.loadgen.address import parse_proxy, parse_target
-from servebench.loadgen.client import Client
 from servebench.loadgen.clock_sync import ClockLog, ClockSync
 from servebench.loadgen.closed_users import ClosedUsers
 from servebench.loadgen.collect import PartSender, make_delivery, sees_masters_folder
@@ -46,6 +44,8 @@ from servebench.loadgen.recorder import Recorder
 from servebench.loadgen.requester import Requester, RequestParts
 from servebench.loadgen.runclock import RunClock
 from servebench.loadgen.token_dispatch import TokenDispatcher
+from servebench.loadgen.transport.address import parse_proxy, parse_target
+from servebench.loadgen.transport.client import Client
 from servebench.shards.folder import join_run_folder
 from servebench.shards.parts import PartIdentity
 from servebench.wire.endpoints import ENDPOINTS

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from servebench.loadgen.address import Target
+from servebench.loadgen.transport.address import Target
 from servebench.loadgen.web_form import form_fault
 from servebench.loadgen.web_runs import file_of, list_runs
 

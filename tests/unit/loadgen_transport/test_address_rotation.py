@@ -2,8 +2,8 @@
 
 import socket
 
-from servebench.loadgen.address import SocketAddress
-from servebench.loadgen.pool import Rotation
+from servebench.loadgen.transport.address import SocketAddress
+from servebench.loadgen.transport.pool import Rotation
 
 A, B, C = (SocketAddress(socket.AF_INET, (f"127.0.0.{last}", 80)) for last in (1, 2, 3))
 

@@ -8,7 +8,7 @@ import gevent
 import pytest
 from gevent.event import Event
 
-from servebench.loadgen.parsing import ParseQueue
+from servebench.loadgen.transport.parsing import ParseQueue
 
 
 class Work:

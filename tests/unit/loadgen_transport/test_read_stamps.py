@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from servebench.loadgen.stamps import ReadClock
+from servebench.loadgen.transport.stamps import ReadClock
 
 SECOND = 1_000_000_000
 EPOCH = 1_700_000_000 * SECOND

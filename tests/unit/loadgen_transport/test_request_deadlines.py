@@ -2,7 +2,7 @@
 
 import pytest
 
-from servebench.loadgen.deadlines import LINGER_NS, NEVER, Progress, next_deadline
+from servebench.loadgen.transport.deadlines import LINGER_NS, NEVER, Progress, next_deadline
 from servebench.wire.outcome import End
 from servebench.workload.model import Timeouts
 

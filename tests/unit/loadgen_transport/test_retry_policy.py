@@ -4,8 +4,8 @@ import pytest
 
 from servebench.core.outcomes import Outcome
 from servebench.core.records import Answer, SendStamps
-from servebench.loadgen.exchange import Exchange
-from servebench.loadgen.retrying import MAX_REDIRECTS, Course, pause_s
+from servebench.loadgen.transport.exchange import Exchange
+from servebench.loadgen.transport.retrying import MAX_REDIRECTS, Course, pause_s
 
 
 def answer(outcome: Outcome, status: int | None = None, retry_after_s: float | None = None) -> Answer:

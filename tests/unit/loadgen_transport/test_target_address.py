@@ -5,7 +5,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from servebench.core.errors import InputError
-from servebench.loadgen.address import Target, parse_proxy, parse_target, redirected_path, resolve, shown_argument
+from servebench.loadgen.transport.address import (
+    Target,
+    parse_proxy,
+    parse_target,
+    redirected_path,
+    resolve,
+    shown_argument,
+)
 
 CHAT = "/v1/chat/completions"
 

@@ -4,11 +4,11 @@ import errno
 from collections.abc import Sequence
 
 from servebench.core.errors import HarnessError
-from servebench.loadgen.address import SocketAddress
-from servebench.loadgen.connection import Connection, Receiver
-from servebench.loadgen.losses import Lost
-from servebench.loadgen.reactor import Reactor
-from servebench.loadgen.route import Route
+from servebench.loadgen.transport.address import SocketAddress
+from servebench.loadgen.transport.connection import Connection, Receiver
+from servebench.loadgen.transport.losses import Lost
+from servebench.loadgen.transport.reactor import Reactor
+from servebench.loadgen.transport.route import Route
 
 _MACHINE_FAULTS = {
     errno.EMFILE: "raise the limit of open files (ulimit -n) or use more workers",

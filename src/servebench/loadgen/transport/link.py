@@ -3,10 +3,10 @@
 import time
 
 from servebench.core.records import SendStamps
-from servebench.loadgen.address import SocketAddress
-from servebench.loadgen.connection import Connection, Receiver
-from servebench.loadgen.losses import Loss, Lost, lost_by_errno
-from servebench.loadgen.pool import Pool
+from servebench.loadgen.transport.address import SocketAddress
+from servebench.loadgen.transport.connection import Connection, Receiver
+from servebench.loadgen.transport.losses import Loss, Lost, lost_by_errno
+from servebench.loadgen.transport.pool import Pool
 
 
 class Link:

@@ -6,14 +6,14 @@ from collections.abc import Mapping
 import gevent
 
 from servebench.core.errors import HarnessError
-from servebench.loadgen.address import Target, redirected_path
-from servebench.loadgen.exchange import Exchange
-from servebench.loadgen.flight import Flight, Lane
-from servebench.loadgen.parsing import ParseQueue
-from servebench.loadgen.pool import Pool
-from servebench.loadgen.reactor import MAX_BATCH, Reactor
-from servebench.loadgen.route import route_to
-from servebench.loadgen.stamps import ReadClock
+from servebench.loadgen.transport.address import Target, redirected_path
+from servebench.loadgen.transport.exchange import Exchange
+from servebench.loadgen.transport.flight import Flight, Lane
+from servebench.loadgen.transport.parsing import ParseQueue
+from servebench.loadgen.transport.pool import Pool
+from servebench.loadgen.transport.reactor import MAX_BATCH, Reactor
+from servebench.loadgen.transport.route import route_to
+from servebench.loadgen.transport.stamps import ReadClock
 from servebench.wire.endpoint import Endpoint
 from servebench.wire.request import render_request, request_head
 from servebench.wire.timeline import Timeline

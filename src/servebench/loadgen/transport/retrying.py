@@ -2,7 +2,7 @@
 
 from servebench.core.outcomes import Outcome
 from servebench.core.records import Answer
-from servebench.loadgen.exchange import Exchange
+from servebench.loadgen.transport.exchange import Exchange
 
 RETRIED_STATUSES = frozenset({408, 425, 429, 500, 502, 503, 504, 529})
 """Statuses that may pass: the server was busy, starting or broken, and no answer had begun."""

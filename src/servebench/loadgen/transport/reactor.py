@@ -11,7 +11,7 @@ from typing import Protocol
 import gevent
 from gevent import monkey
 
-from servebench.loadgen.stamps import SO_TIMESTAMPNS, ReadClock
+from servebench.loadgen.transport.stamps import SO_TIMESTAMPNS, ReadClock
 
 MAX_BATCH = 128
 """Sockets served before the rest of the loop has its turn: about half a millisecond, which delays no dispatch."""

@@ -9,12 +9,12 @@ from typing import Protocol
 
 from gevent import monkey
 
-from servebench.loadgen.address import SocketAddress
-from servebench.loadgen.losses import Loss, Lost, lost_by_errno, lost_by_tls
-from servebench.loadgen.reactor import READ_BYTES, Reactor
-from servebench.loadgen.stamps import SO_TIMESTAMPNS, STAMP_SPACE
-from servebench.loadgen.tls import TlsPipe
-from servebench.loadgen.tunnel import Tunnel, TunnelRefusedError
+from servebench.loadgen.transport.address import SocketAddress
+from servebench.loadgen.transport.losses import Loss, Lost, lost_by_errno, lost_by_tls
+from servebench.loadgen.transport.reactor import READ_BYTES, Reactor
+from servebench.loadgen.transport.stamps import SO_TIMESTAMPNS, STAMP_SPACE
+from servebench.loadgen.transport.tls import TlsPipe
+from servebench.loadgen.transport.tunnel import Tunnel, TunnelRefusedError
 
 
 class Receiver(Protocol):

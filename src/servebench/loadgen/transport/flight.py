@@ -9,12 +9,12 @@ from gevent.hub import Waiter
 
 from servebench.core.errors import HarnessError
 from servebench.core.records import Answer
-from servebench.loadgen.deadlines import NEVER, Progress, next_deadline
-from servebench.loadgen.exchange import Exchange
-from servebench.loadgen.link import Link
-from servebench.loadgen.losses import Loss, Lost
-from servebench.loadgen.parsing import ParseQueue
-from servebench.loadgen.pool import Pool
+from servebench.loadgen.transport.deadlines import NEVER, Progress, next_deadline
+from servebench.loadgen.transport.exchange import Exchange
+from servebench.loadgen.transport.link import Link
+from servebench.loadgen.transport.losses import Loss, Lost
+from servebench.loadgen.transport.parsing import ParseQueue
+from servebench.loadgen.transport.pool import Pool
 from servebench.wire.outcome import End
 from servebench.wire.timeline import Timeline
 from servebench.workload.model import Timeouts

@@ -4,11 +4,11 @@ import ssl
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from servebench.loadgen.address import SocketAddress, Target, resolve
-from servebench.loadgen.connection import Connection, Receiver
-from servebench.loadgen.reactor import Reactor
-from servebench.loadgen.tls import TlsPipe, client_context
-from servebench.loadgen.tunnel import Tunnel
+from servebench.loadgen.transport.address import SocketAddress, Target, resolve
+from servebench.loadgen.transport.connection import Connection, Receiver
+from servebench.loadgen.transport.reactor import Reactor
+from servebench.loadgen.transport.tls import TlsPipe, client_context
+from servebench.loadgen.transport.tunnel import Tunnel
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
