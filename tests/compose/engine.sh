@@ -66,19 +66,19 @@ if ! docker image inspect "$image" >/dev/null 2>&1; then
   version=$("$python" -c 'import sys; print("%d.%d" % sys.version_info[:2])')
   [ "$prefix" != /usr ] || no "needs a Python of its own prefix (pyenv), $python is Debian's"
   echo "making $image with Python $version"
-  work=$(mktemp -d)
-  trap 'rm -rf "$work"' EXIT
+  scratch=$(mktemp -d)
+  trap 'rm -rf "$scratch"' EXIT
   packages=ca-certificates,libssl3,libffi8,libsqlite3-0,zlib1g,libbz2-1.0,liblzma5,libreadline8,libexpat1,libuuid1,libgomp1
-  debootstrap --variant=minbase --include=$packages bookworm "$work/root" >"$state/debootstrap.log" 2>&1 ||
+  debootstrap --variant=minbase --include=$packages bookworm "$scratch/root" >"$state/debootstrap.log" 2>&1 ||
     no "debootstrap failed: $(tail -1 "$state/debootstrap.log")"
   # TLS inside builds has to accept what it accepts on this machine.
-  cp /etc/ssl/certs/ca-certificates.crt "$work/root/etc/ssl/certs/"
+  cp /etc/ssl/certs/ca-certificates.crt "$scratch/root/etc/ssl/certs/"
   tar -C "$prefix" --exclude=__pycache__ --exclude=test --exclude='*.a' --exclude=site-packages -cf - bin include lib share |
-    tar -C "$work/root/usr/local" -xf -
-  mkdir -p "$work/root/usr/local/lib/python$version/site-packages"
-  cp -a "$prefix/lib/python$version"/site-packages/pip* "$work/root/usr/local/lib/python$version/site-packages/"
-  rm -rf "$work"/root/var/cache/apt/archives/*.deb "$work"/root/var/lib/apt/lists/* "$work"/root/usr/share/{doc,man}/*
-  chroot "$work/root" /sbin/ldconfig
-  tar -C "$work/root" -c . | docker import \
+    tar -C "$scratch/root/usr/local" -xf -
+  mkdir -p "$scratch/root/usr/local/lib/python$version/site-packages"
+  cp -a "$prefix/lib/python$version"/site-packages/pip* "$scratch/root/usr/local/lib/python$version/site-packages/"
+  rm -rf "$scratch"/root/var/cache/apt/archives/*.deb "$scratch"/root/var/lib/apt/lists/* "$scratch"/root/usr/share/{doc,man}/*
+  chroot "$scratch/root" /sbin/ldconfig
+  tar -C "$scratch/root" -c . | docker import \
     -c 'ENV PATH=/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin LANG=C.UTF-8' -c 'CMD ["python3"]' - "$image" >/dev/null
 fi
