@@ -20,7 +20,7 @@ from tests.record_builders import EPOCH_NS, answer, identity, record
 
 from servebench.core.outcomes import Outcome
 from servebench.core.records import Chunks, RequestRecord
-from servebench.loadgen.recorder import Recorder
+from servebench.loadgen.worker.recorder import Recorder
 from servebench.shards.columns import PartBuffer
 from servebench.shards.parts import write_part
 

@@ -114,7 +114,7 @@ def client(port: int, streams: int, tokens: int, out: Path, *, watch: bool, stal
     monkey.patch_all()
     import gevent
 
-    from servebench.loadgen.transport.address import parse_target
+    from servebench.core.target import parse_target
     from servebench.loadgen.transport.client import Client
     from servebench.loadgen.transport.exchange import Exchange
     from servebench.wire.endpoints import ENDPOINTS

@@ -10,7 +10,7 @@ import pytest
 from tests.transport_servers import Replay, case, replay
 
 from servebench.core.outcomes import TOKEN_KIND_CODES, Outcome
-from servebench.loadgen.transport.address import parse_target
+from servebench.core.target import parse_target
 from servebench.loadgen.transport.client import Client
 from servebench.loadgen.transport.exchange import Exchange
 from servebench.wire.endpoints import ENDPOINTS

@@ -17,8 +17,8 @@ from tests.transport_servers import case, replay, write_case
 
 from servebench.core.errors import HarnessError
 from servebench.core.outcomes import Outcome
+from servebench.core.target import parse_target
 from servebench.core.units import NS_PER_MS
-from servebench.loadgen.transport.address import parse_target
 from servebench.loadgen.transport.client import Client
 from servebench.loadgen.transport.exchange import Exchange
 from servebench.wire.endpoint import Delta

@@ -10,7 +10,7 @@ from tests.transport_servers import replay, write_case
 
 from servebench.core.outcomes import Outcome
 from servebench.core.records import Answer, Message
-from servebench.loadgen.transport.address import parse_target
+from servebench.core.target import parse_target
 from servebench.loadgen.transport.client import Client
 from servebench.wire.endpoint import Endpoint
 from servebench.wire.endpoints import ENDPOINTS

@@ -14,13 +14,13 @@ from tests.transport_servers import case, replay
 
 from servebench.core.outcomes import Outcome
 from servebench.core.records import Ask, RequestRecord
-from servebench.loadgen.counting import AnswerCounter
-from servebench.loadgen.live import LiveCounters
-from servebench.loadgen.recorder import Recorder
-from servebench.loadgen.requester import Requester, RequestParts
+from servebench.core.target import parse_proxy, parse_target
 from servebench.loadgen.runclock import RunClock
-from servebench.loadgen.transport.address import parse_proxy, parse_target
 from servebench.loadgen.transport.client import Client
+from servebench.loadgen.worker.counting import AnswerCounter
+from servebench.loadgen.worker.live import LiveCounters
+from servebench.loadgen.worker.recorder import Recorder
+from servebench.loadgen.worker.requester import Requester, RequestParts
 from servebench.wire.endpoints import ENDPOINTS
 from servebench.workload.load import parse_workload
 from servebench.workload.model import Requests, Timeouts

@@ -10,8 +10,8 @@ import pytest
 from tests.transport_servers import replay, write_case
 
 from servebench.core.outcomes import Outcome
+from servebench.core.target import parse_target
 from servebench.core.units import NS_PER_MS
-from servebench.loadgen.transport.address import parse_target
 from servebench.loadgen.transport.client import Client
 from servebench.wire.endpoints import ENDPOINTS
 from servebench.workload.model import Timeouts

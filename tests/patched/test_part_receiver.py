@@ -9,7 +9,7 @@ import gevent
 import pytest
 
 from servebench.loadgen.channel import StrayMessageError
-from servebench.loadgen.collect_receiver import PartReceiver
+from servebench.loadgen.master.receiver import PartReceiver
 from servebench.loadgen.messages import PartAck, PartPiece
 
 WORKER = "w0-0a1b2c3d"

@@ -5,8 +5,7 @@ from pathlib import Path
 import pytest
 
 from servebench.core.errors import InputError
-from servebench.loadgen.master import full_url
-from servebench.loadgen.settings import Settings
+from servebench.loadgen.settings import Settings, full_url
 
 
 def test_an_empty_environment_gives_the_defaults() -> None:

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from servebench.core.outcomes import Outcome
-from servebench.loadgen.transport.address import parse_target
+from servebench.core.target import parse_target
 from servebench.loadgen.transport.flight import Flight, Lane
 from servebench.loadgen.transport.losses import Loss, Lost
 from servebench.loadgen.transport.parsing import ParseQueue

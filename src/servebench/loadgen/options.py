@@ -2,7 +2,7 @@
 
 from argparse import ArgumentParser
 
-from servebench.loadgen.choices import add_choices
+from servebench.loadgen.desk.choices import add_choices
 
 RATE_PER_USER = "rate_per_user"
 

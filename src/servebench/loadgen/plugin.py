@@ -14,14 +14,14 @@ from locust.runners import LocalRunner, MasterRunner, WorkerRunner
 
 from servebench.core.errors import InputError
 from servebench.loadgen import compat
-from servebench.loadgen.master import MasterRole
+from servebench.loadgen.desk.prometheus_export import serve
+from servebench.loadgen.desk.web import WebDesk
+from servebench.loadgen.master.role import MasterRole
 from servebench.loadgen.options import add_options
-from servebench.loadgen.prometheus_export import serve
 from servebench.loadgen.settings import Settings
 from servebench.loadgen.trim import keep_trimming
 from servebench.loadgen.users import LoadToken
-from servebench.loadgen.web import WebDesk
-from servebench.loadgen.worker import WorkerRole
+from servebench.loadgen.worker.role import WorkerRole
 
 log = logging.getLogger(__name__)
 

@@ -9,8 +9,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from servebench.core.errors import InputError
+from servebench.core.target import parse_target
 from servebench.core.units import NS_PER_S
-from servebench.loadgen.engine_pages import split_places
+from servebench.loadgen.scrape.pages import split_places
 from servebench.wire.request import render_request
 
 _FRAMING_HEADERS = frozenset({"host", "content-length", "transfer-encoding", "connection", "x-request-id"})
@@ -112,3 +113,16 @@ def _header_fault(name: str, value: str) -> str | None:
     except ValueError as error:
         return f"cannot be sent: {error}"
     return None
+
+
+def full_url(shown: str | None, secret: str | None) -> str:
+    """Return `secret` when `shown` is the same address without userinfo and query, else `shown`.
+
+    Raises InputError when there is no address at all.
+    """
+    if secret and (not shown or parse_target(secret).redacted.rstrip("/") == shown.rstrip("/")):
+        return secret
+    if not shown:
+        msg = "no address to send to; e.g. --host http://127.0.0.1:8000"
+        raise InputError(msg)
+    return shown

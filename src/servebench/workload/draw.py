@@ -16,6 +16,7 @@ from servebench.core.errors import Fault, SpecError
 from servebench.core.records import Ask
 from servebench.workload.lengths import DRAWN, NONE, Tokens, capped, drawn_lengths, factor_for, fits
 from servebench.workload.model import Closed, Lengths, Prompts, Think, Turns, Workload
+from servebench.workload.phase_names import CLOSED, CLOSED_WARMUP
 from servebench.workload.prompts import PromptSet
 from servebench.workload.rows import Trace
 from servebench.workload.seeds import INPUTS, LENGTHS, OUTPUTS, PROMPTS, THINK, TURNS, generator
@@ -23,7 +24,6 @@ from servebench.workload.traces import Traces, rows_of
 
 BLOCK = 4096
 _KEPT_BLOCKS = 4
-CLOSED_PHASE, WARMUP_PHASE = "closed", "warmup"
 """Phases of closed load."""
 
 Ints = npt.NDArray[np.int64]
@@ -161,7 +161,7 @@ class Drawer:
     def closed_ask(self, closed: Closed, seq: int) -> Ask:
         """Return request number `seq` of closed load; its pause counts where its user has had an answer before."""
         warmup = seq < closed.warmup_requests
-        ask = self.ask(seq, phase=WARMUP_PHASE if warmup else CLOSED_PHASE, measured=not warmup)
+        ask = self.ask(seq, phase=CLOSED_WARMUP if warmup else CLOSED, measured=not warmup)
         return ask._replace(think_ns=int(self.thinks_ns(closed.think, seq, 1)[0]))
 
     def _picks(self, first: int, count: int) -> Ints:

@@ -8,10 +8,10 @@ import numpy as np
 
 from servebench.core.outcomes import Outcome
 from servebench.core.records import Answer, Ask
-from servebench.loadgen.closed_users import ClosedUsers
-from servebench.loadgen.interactive import interactive_workload
-from servebench.loadgen.permit import Permit, SeqPool
+from servebench.loadgen.master.interactive import interactive_workload
 from servebench.loadgen.runclock import RunClock
+from servebench.loadgen.worker.closed_users import ClosedUsers
+from servebench.loadgen.worker.permit import Permit, SeqPool
 from servebench.workload.draw import Drawer
 from servebench.workload.model import Closed
 from servebench.workload.prompts import load_prompts

@@ -9,9 +9,11 @@ import msgspec
 import pytest
 
 from servebench.loadgen.channel import Channel, wire_name
-from servebench.loadgen.chronicle import Chronicle
-from servebench.loadgen.coordinator import Coordinator
-from servebench.loadgen.journal import Journal
+from servebench.loadgen.master.chronicle import Chronicle
+from servebench.loadgen.master.coordinator import Coordinator
+from servebench.loadgen.master.journal import Journal
+from servebench.loadgen.master.orders import Order
+from servebench.loadgen.master.runbook import Runbook
 from servebench.loadgen.messages import (
     Alive,
     Arm,
@@ -32,9 +34,7 @@ from servebench.loadgen.messages import (
     Totals,
     Users,
 )
-from servebench.loadgen.orders import Order
 from servebench.loadgen.progress import ProgressPipe
-from servebench.loadgen.runbook import Runbook
 from servebench.shards.manifest import Manifest, read_manifest
 
 LIMIT_S = 30

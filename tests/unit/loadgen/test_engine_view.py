@@ -3,9 +3,9 @@
 import pytest
 
 from servebench.core.errors import InputError
-from servebench.loadgen.engine_pages import places_to_ask, split_places
-from servebench.loadgen.engine_view import EngineView, Point
-from servebench.loadgen.transport.address import parse_target
+from servebench.core.target import parse_target
+from servebench.loadgen.scrape.pages import places_to_ask, split_places
+from servebench.loadgen.scrape.view import EngineView, Point
 
 TARGET = parse_target("http://user:secret@10.0.0.1:8000/v1?key=hidden")
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from servebench.loadgen.live_board import COLUMNS, MAX_POINTS, POINTS_A_POLL, LiveBoard, percentile_rows
+from servebench.loadgen.desk.live_board import COLUMNS, MAX_POINTS, POINTS_A_POLL, LiveBoard, percentile_rows
 from servebench.loadgen.progress import LATENCIES, LiveView
 from servebench.loadgen.sketch import Sketch
 

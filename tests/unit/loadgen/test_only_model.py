@@ -7,8 +7,8 @@ from threading import Thread
 import pytest
 
 from servebench.core.errors import InputError
-from servebench.loadgen.models import only_model
-from servebench.loadgen.transport.address import parse_target
+from servebench.core.target import parse_target
+from servebench.loadgen.master.models import only_model
 
 
 @pytest.fixture

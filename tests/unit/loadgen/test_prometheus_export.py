@@ -8,9 +8,9 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 from servebench.core.errors import InputError
+from servebench.loadgen.desk.prometheus_export import Meters, histogram, serve
 from servebench.loadgen.messages import Health, Status, Totals
 from servebench.loadgen.progress import LATENCIES, LiveView
-from servebench.loadgen.prometheus_export import Meters, histogram, serve
 from servebench.loadgen.sketch import Sketch
 from servebench.metrics.exported import BUCKETS_S, EXPORTED, PREFIX
 from servebench.metrics.exported import LATENCIES as EXPORTED_LATENCIES

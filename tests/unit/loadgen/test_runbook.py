@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
+from servebench.loadgen.master.roster import WorkerState
+from servebench.loadgen.master.runbook import Runbook, cut_phases
 from servebench.loadgen.messages import Closed, Health, Hello, Status, Totals
-from servebench.loadgen.roster import WorkerState
-from servebench.loadgen.runbook import Runbook, cut_phases
 from servebench.shards.manifest import Manifest, PhaseRecord, StepRecord, read_manifest
 from servebench.workload.model import Closed as ClosedLoad
 

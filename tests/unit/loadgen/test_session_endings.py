@@ -14,12 +14,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from servebench.loadgen.counting import AnswerCounter
-from servebench.loadgen.health import HubTicker
-from servebench.loadgen.interactive import interactive_workload
-from servebench.loadgen.memory import settle_memory
+from servebench.loadgen.master.interactive import interactive_workload
 from servebench.loadgen.messages import Arm, Closed, NeedSeqs, Prepare, Status, Stop, WorkerFault
-from servebench.loadgen.session import WorkerSession, WorkerSetup
+from servebench.loadgen.worker.counting import AnswerCounter
+from servebench.loadgen.worker.health import HubTicker
+from servebench.loadgen.worker.memory import settle_memory
+from servebench.loadgen.worker.session import WorkerSession, WorkerSetup
 from servebench.workload.codec import encode_workload
 from servebench.workload.model import Closed as ClosedLoad
 from servebench.workload.model import Workload

@@ -5,8 +5,8 @@ from argparse import ArgumentParser, Namespace
 import pytest
 
 from servebench.core.errors import InputError
-from servebench.loadgen.choices import AS_PLANNED, WORKLOADS, add_choices, as_planned, chosen_workload
-from servebench.loadgen.interactive import interactive_workload
+from servebench.loadgen.desk.choices import AS_PLANNED, WORKLOADS, add_choices, as_planned, chosen_workload
+from servebench.loadgen.master.interactive import interactive_workload
 from servebench.workload.codec import encode_workload
 from servebench.workload.load import load_workload
 

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from servebench.loadgen.transport.address import Target
-from servebench.loadgen.web_form import form_fault
-from servebench.loadgen.web_runs import file_of, list_runs
+from servebench.core.target import Target
+from servebench.loadgen.desk.web_form import form_fault
+from servebench.loadgen.desk.web_runs import file_of, list_runs
 
 RUN = "20260101T000000Z-chat-00ff"
 

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from servebench.loadgen.health import HealthGauges, HealthMonitor, HubTicker
+from servebench.loadgen.worker.health import HealthGauges, HealthMonitor, HubTicker
 from servebench.shards.health_schema import HEALTH_SCHEMA, HealthRow, is_spoiled
 from servebench.shards.parts import PartIdentity
 from servebench.shards.reader import read_parts

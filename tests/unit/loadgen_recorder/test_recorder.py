@@ -13,9 +13,9 @@ from tests.record_builders import EPOCH_NS, answer, chunks, expected_row, identi
 
 from servebench.core.errors import HarnessError
 from servebench.core.records import RequestRecord
-from servebench.loadgen import recorder as recorder_module
 from servebench.loadgen.part_writer import PartWriter
-from servebench.loadgen.recorder import Recorder
+from servebench.loadgen.worker import recorder as recorder_module
+from servebench.loadgen.worker.recorder import Recorder
 from servebench.shards.parts import WrittenPart
 
 S = 1_000_000_000
@@ -189,8 +189,8 @@ def test_a_worker_that_records_loads_no_pandas(tmp_path: Path) -> None:
     program = """
 import sys
 from pathlib import Path
-from servebench.loadgen.health import HealthGauges, HealthMonitor
-from servebench.loadgen.recorder import Recorder
+from servebench.loadgen.worker.health import HealthGauges, HealthMonitor
+from servebench.loadgen.worker.recorder import Recorder
 from tests.record_builders import identity, record
 for name in ("requests", "health"):
     (Path(sys.argv[1]) / name).mkdir()

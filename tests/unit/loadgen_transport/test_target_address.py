@@ -5,14 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from servebench.core.errors import InputError
-from servebench.loadgen.transport.address import (
-    Target,
-    parse_proxy,
-    parse_target,
-    redirected_path,
-    resolve,
-    shown_argument,
-)
+from servebench.core.target import Target, parse_proxy, parse_target, redirected_path, shown_argument
+from servebench.loadgen.transport.address import resolve
 
 CHAT = "/v1/chat/completions"
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import gevent
 import pytest
 
-from servebench.loadgen.timerfd import TimerFd
+from servebench.loadgen.worker.timerfd import TimerFd
 
 MS = 1_000_000
 

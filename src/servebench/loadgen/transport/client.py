@@ -6,7 +6,7 @@ from collections.abc import Mapping
 import gevent
 
 from servebench.core.errors import HarnessError
-from servebench.loadgen.transport.address import Target, redirected_path
+from servebench.core.target import Target, redirected_path
 from servebench.loadgen.transport.exchange import Exchange
 from servebench.loadgen.transport.flight import Flight, Lane
 from servebench.loadgen.transport.parsing import ParseQueue

@@ -4,7 +4,8 @@ import ssl
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from servebench.loadgen.transport.address import SocketAddress, Target, resolve
+from servebench.core.target import Target
+from servebench.loadgen.transport.address import SocketAddress, resolve
 from servebench.loadgen.transport.connection import Connection, Receiver
 from servebench.loadgen.transport.reactor import Reactor
 from servebench.loadgen.transport.tls import TlsPipe, client_context

@@ -7,9 +7,9 @@ import gevent
 
 from servebench.core.outcomes import Outcome
 from servebench.core.records import Ask, Message
-from servebench.loadgen.permit import Permit
-from servebench.loadgen.requester import Requester
 from servebench.loadgen.runclock import RunClock
+from servebench.loadgen.worker.permit import Permit
+from servebench.loadgen.worker.requester import Requester
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,11 +14,11 @@ import gevent
 import msgspec
 
 from servebench.core.errors import HarnessError
+from servebench.core.target import Target
 from servebench.core.units import NS_PER_S
-from servebench.loadgen.engine_pages import LIMIT_S, PageError, PlacesToAsk, fetch
-from servebench.loadgen.engine_view import EngineView, Point
 from servebench.loadgen.part_writer import PartWriter
-from servebench.loadgen.transport.address import Target
+from servebench.loadgen.scrape.pages import LIMIT_S, PageError, PlacesToAsk, fetch
+from servebench.loadgen.scrape.view import EngineView, Point
 from servebench.shards.engine_schema import EngineRow, engine_table
 from servebench.shards.parts import PartIdentity, WrittenPart, write_table_part
 from servebench.telemetry.exposition import Page, PageReader

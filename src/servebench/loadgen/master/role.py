@@ -15,15 +15,19 @@ from locust.runners import STATE_MISSING, STATE_RUNNING, STATE_SPAWNING, MasterR
 from servebench import __version__
 from servebench.core.errors import HarnessError, InputError, ServebenchError
 from servebench.core.outcomes import ExitCode
+from servebench.core.target import parse_target, shown_argument
 from servebench.core.units import NS_PER_S
 from servebench.loadgen.channel import Channel, StrayMessageError
-from servebench.loadgen.choices import as_planned, chosen_workload
-from servebench.loadgen.chronicle import Chronicle
-from servebench.loadgen.coordinator import Coordinator
-from servebench.loadgen.engine_pages import places_to_ask
-from servebench.loadgen.interactive import interactive_workload
-from servebench.loadgen.journal import Journal
-from servebench.loadgen.live_board import LiveBoard
+from servebench.loadgen.desk.choices import as_planned, chosen_workload
+from servebench.loadgen.desk.live_board import LiveBoard
+from servebench.loadgen.desk.prometheus_export import Meters
+from servebench.loadgen.master.chronicle import Chronicle
+from servebench.loadgen.master.coordinator import Coordinator
+from servebench.loadgen.master.interactive import interactive_workload
+from servebench.loadgen.master.journal import Journal
+from servebench.loadgen.master.models import only_model
+from servebench.loadgen.master.orders import Order
+from servebench.loadgen.master.runbook import Runbook
 from servebench.loadgen.messages import (
     Alive,
     ClockPing,
@@ -38,14 +42,10 @@ from servebench.loadgen.messages import (
     Status,
     WorkerFault,
 )
-from servebench.loadgen.models import only_model
-from servebench.loadgen.orders import Order
 from servebench.loadgen.progress import ProgressPipe
-from servebench.loadgen.prometheus_export import Meters
-from servebench.loadgen.runbook import Runbook
 from servebench.loadgen.runclock import boot_id
-from servebench.loadgen.settings import Settings
-from servebench.loadgen.transport.address import parse_target, shown_argument
+from servebench.loadgen.scrape.pages import places_to_ask
+from servebench.loadgen.settings import Settings, full_url
 from servebench.shards.folder import create_run_folder, new_run_id, new_token
 from servebench.shards.manifest import Manifest, write_manifest
 from servebench.shards.schema import SCHEMA_VERSION
@@ -331,16 +331,3 @@ class MasterRole:
         self._environment.runner.quit()
         if self._environment.web_ui is not None:
             self._environment.web_ui.stop()
-
-
-def full_url(shown: str | None, secret: str | None) -> str:
-    """Return `secret` when `shown` is the same address without userinfo and query, else `shown`.
-
-    Raises InputError when there is no address at all.
-    """
-    if secret and (not shown or parse_target(secret).redacted.rstrip("/") == shown.rstrip("/")):
-        return secret
-    if not shown:
-        msg = "no address to send to; e.g. --host http://127.0.0.1:8000"
-        raise InputError(msg)
-    return shown

@@ -11,8 +11,10 @@ from servebench.core.errors import HarnessError, ServebenchError
 from servebench.core.outcomes import ExitCode
 from servebench.core.units import NS_PER_MS, NS_PER_S
 from servebench.loadgen.channel import Channel
-from servebench.loadgen.chronicle import Chronicle
-from servebench.loadgen.collect_receiver import PartReceiver
+from servebench.loadgen.master.chronicle import Chronicle
+from servebench.loadgen.master.orders import Order, StopOrder
+from servebench.loadgen.master.receiver import PartReceiver
+from servebench.loadgen.master.roster import Roster
 from servebench.loadgen.membership import Membership
 from servebench.loadgen.messages import (
     Alive,
@@ -34,8 +36,6 @@ from servebench.loadgen.messages import (
     Users,
     WorkerFault,
 )
-from servebench.loadgen.orders import Order, StopOrder
-from servebench.loadgen.roster import Roster
 from servebench.loadgen.runclock import RunClock
 
 log = logging.getLogger(__name__)

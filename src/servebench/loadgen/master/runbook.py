@@ -8,10 +8,7 @@ from typing import Any
 import numpy as np
 
 from servebench.core.units import NS_PER_S
-from servebench.loadgen.closed_users import PHASE as CLOSED_PHASE
-from servebench.loadgen.closed_users import WARMUP_PHASE
-from servebench.loadgen.roster import WorkerState
-from servebench.loadgen.token_dispatch import PHASE as MANUAL
+from servebench.loadgen.master.roster import WorkerState
 from servebench.shards.manifest import (
     LostRange,
     Manifest,
@@ -22,6 +19,7 @@ from servebench.shards.manifest import (
     write_manifest,
 )
 from servebench.workload.model import Closed as ClosedLoad
+from servebench.workload.phase_names import CLOSED, CLOSED_WARMUP, MANUAL
 from servebench.workload.schedule import Schedule
 
 RATE_WINDOW_NS = 10 * NS_PER_S
@@ -193,13 +191,11 @@ def planned_phases(schedule: Schedule) -> list[PhaseRecord]:
 
 def closed_phases(closed: ClosedLoad, first_measured_ns: int, end_ns: int) -> list[PhaseRecord]:
     """Return the phases of closed load: the warm-up ends with the first request after it."""
-    measured = PhaseRecord(
-        name=CLOSED_PHASE, shape=CLOSED_PHASE, start_ns=first_measured_ns, end_ns=end_ns, measured=True
-    )
+    measured = PhaseRecord(name=CLOSED, shape=CLOSED, start_ns=first_measured_ns, end_ns=end_ns, measured=True)
     if not closed.warmup_requests:
         measured.start_ns = 0
         return [measured]
-    warmup = PhaseRecord(name=WARMUP_PHASE, shape=CLOSED_PHASE, start_ns=0, end_ns=first_measured_ns, measured=False)
+    warmup = PhaseRecord(name=CLOSED_WARMUP, shape=CLOSED, start_ns=0, end_ns=first_measured_ns, measured=False)
     return [warmup, measured]
 
 

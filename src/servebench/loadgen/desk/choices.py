@@ -76,7 +76,7 @@ def as_planned(options: Namespace, workload: Workload) -> bool:
 
 def read_builtin(name: str) -> Workload:
     """Return a shipped workload; the reader of YAML is too large for a process that times streams."""
-    command = [sys.executable, "-m", "servebench.loadgen.workload_process", PREFIX + name]
+    command = [sys.executable, "-m", "servebench.loadgen.desk.workload_process", PREFIX + name]
     try:
         done = subprocess.run(command, check=False, capture_output=True, timeout=READ_LIMIT_S)  # noqa: S603 - our own
     except subprocess.TimeoutExpired as error:

@@ -5,7 +5,7 @@ import socket
 from collections.abc import Callable, Mapping
 
 from servebench.core.errors import InputError
-from servebench.loadgen.transport.address import Target, parse_target
+from servebench.core.target import Target, parse_target
 
 REACH_S = 1.0
 MAX_RATE = 1_000_000

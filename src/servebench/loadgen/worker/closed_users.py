@@ -9,15 +9,14 @@ from gevent.event import Event
 from servebench.core.outcomes import Outcome
 from servebench.core.records import Answer, Ask
 from servebench.core.units import NS_PER_MS
-from servebench.loadgen.permit import Permit, SeqPool
 from servebench.loadgen.runclock import RunClock
+from servebench.loadgen.worker.permit import Permit, SeqPool
 from servebench.workload.draw import Drawer
 from servebench.workload.model import Closed
+from servebench.workload.phase_names import CLOSED, CLOSED_WARMUP
 
-WARMUP_PHASE = "warmup"
 BACK_OFF_NS = 300 * NS_PER_MS
 """Pause of a user after a failed connection: a server that is down must not be asked thousands of times a second."""
-PHASE = "closed"
 
 
 class ClosedUsers:
@@ -91,7 +90,7 @@ class ClosedUsers:
                 self._ended = True
                 return
             measured = seq >= self._closed.warmup_requests
-            ask = self._drawer.ask(seq, phase=PHASE if measured else WARMUP_PHASE, measured=measured)
+            ask = self._drawer.ask(seq, phase=CLOSED if measured else CLOSED_WARMUP, measured=measured)
             if not self._think(self._perform(ask)):
                 self._retired += 1  # its next request would come after the end: nobody takes its place
                 return

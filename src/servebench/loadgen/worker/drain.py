@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from gevent.greenlet import Greenlet
 
-from servebench.loadgen.requester import Requester
+from servebench.loadgen.worker.requester import Requester
 
 LOOK_EVERY_S = 0.2
 CANCEL_LIMIT_S = 5.0

@@ -10,12 +10,12 @@ from gevent.event import Event
 from servebench.core.outcomes import Outcome
 from servebench.core.records import Answer, Ask, Message, RequestRecord, SendStamps
 from servebench.core.units import NS_PER_MS
-from servebench.loadgen.counting import AnswerCounter
-from servebench.loadgen.live import LiveCounters
-from servebench.loadgen.recorder import Recorder
 from servebench.loadgen.runclock import RunClock
 from servebench.loadgen.transport.client import Client
 from servebench.loadgen.transport.retrying import Course
+from servebench.loadgen.worker.counting import AnswerCounter
+from servebench.loadgen.worker.live import LiveCounters
+from servebench.loadgen.worker.recorder import Recorder
 from servebench.wire.endpoint import Endpoint
 from servebench.workload.model import Requests
 from servebench.workload.prompts import PromptSet

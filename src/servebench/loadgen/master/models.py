@@ -5,7 +5,7 @@ import json
 import ssl
 
 from servebench.core.errors import InputError
-from servebench.loadgen.transport.address import Target
+from servebench.core.target import Target
 
 LIMIT_S = 5.0
 

@@ -6,14 +6,14 @@ from pathlib import Path
 from typing import Any
 
 from servebench.core.units import NS_PER_S
-from servebench.loadgen.engine_pages import PlacesToAsk
-from servebench.loadgen.engine_scrape import EngineScrape
-from servebench.loadgen.journal import Journal
-from servebench.loadgen.live_board import LiveBoard
+from servebench.loadgen.desk.live_board import LiveBoard
+from servebench.loadgen.desk.prometheus_export import Meters
+from servebench.loadgen.master.journal import Journal
+from servebench.loadgen.master.runbook import Runbook
 from servebench.loadgen.messages import Status
 from servebench.loadgen.progress import LiveView, ProgressPipe
-from servebench.loadgen.prometheus_export import Meters
-from servebench.loadgen.runbook import Runbook
+from servebench.loadgen.scrape.pages import PlacesToAsk
+from servebench.loadgen.scrape.scraper import EngineScrape
 from servebench.shards.parts import PartIdentity
 
 MASTER = "master"

@@ -4,13 +4,13 @@ from collections.abc import Callable, Iterator
 
 from servebench.core.records import Ask
 from servebench.core.units import NS_PER_S
-from servebench.loadgen.permit import Permit, SeqPool
 from servebench.loadgen.runclock import RunClock
-from servebench.loadgen.timerfd import TimerFd
+from servebench.loadgen.worker.permit import Permit, SeqPool
+from servebench.loadgen.worker.timerfd import TimerFd
 from servebench.workload.draw import Drawer
+from servebench.workload.phase_names import MANUAL
 
 HOUR_NS = 3600 * NS_PER_S
-PHASE = "manual"
 
 Launch = Callable[[Ask, bytes], None]
 Render = Callable[[Ask], bytes]
@@ -75,7 +75,7 @@ class TokenDispatcher:
         seq = self._seqs.take(ahead=32 + int(self._rate_per_s() / 2))
         if seq is None:
             return None
-        ask = self._drawer.ask(seq, phase=PHASE, step=self.step)
+        ask = self._drawer.ask(seq, phase=MANUAL, step=self.step)
         return ask, self._render(ask)
 
     def _hand_over(self, prepared: tuple[Ask, bytes] | None, due_ns: int) -> None:

@@ -13,10 +13,6 @@ from servebench.core.outcomes import Outcome
 from servebench.core.records import RequestRecord
 from servebench.core.units import NS_PER_MS
 from servebench.loadgen.channel import Channel, StrayMessageError
-from servebench.loadgen.clock_sync import SAME_CLOCK, ClockOffset, ClockSample, ClockSync
-from servebench.loadgen.counting import AnswerCounter
-from servebench.loadgen.health import HubTicker
-from servebench.loadgen.master import full_url
 from servebench.loadgen.messages import (
     Alive,
     Arm,
@@ -36,8 +32,11 @@ from servebench.loadgen.messages import (
     WorkerFault,
 )
 from servebench.loadgen.runclock import boot_id
-from servebench.loadgen.session import WorkerSession, WorkerSetup
-from servebench.loadgen.settings import Settings
+from servebench.loadgen.settings import Settings, full_url
+from servebench.loadgen.worker.clock_sync import SAME_CLOCK, ClockOffset, ClockSample, ClockSync
+from servebench.loadgen.worker.counting import AnswerCounter
+from servebench.loadgen.worker.health import HubTicker
+from servebench.loadgen.worker.session import WorkerSession, WorkerSetup
 from servebench.shards.folder import worker_name
 
 log = logging.getLogger(__name__)

@@ -8,13 +8,13 @@ import numpy as np
 
 from servebench.core.errors import InputError
 from servebench.core.records import Answer, Ask
-from servebench.loadgen.closed_users import ClosedUsers
-from servebench.loadgen.conversations import Conversations
-from servebench.loadgen.dispatch import PlanDispatcher
-from servebench.loadgen.permit import Permit, SeqPool
-from servebench.loadgen.requester import Requester
 from servebench.loadgen.runclock import RunClock
-from servebench.loadgen.token_dispatch import TokenDispatcher
+from servebench.loadgen.worker.closed_users import ClosedUsers
+from servebench.loadgen.worker.conversations import Conversations
+from servebench.loadgen.worker.dispatch import PlanDispatcher
+from servebench.loadgen.worker.permit import Permit, SeqPool
+from servebench.loadgen.worker.requester import Requester
+from servebench.loadgen.worker.token_dispatch import TokenDispatcher
 from servebench.workload.arrivals import unit_gaps
 from servebench.workload.draw import Drawer
 from servebench.workload.model import Arrivals, Workload

@@ -14,17 +14,9 @@ from gevent.greenlet import Greenlet
 
 from servebench.core.errors import HarnessError, ServebenchError
 from servebench.core.records import RequestRecord
+from servebench.core.target import parse_proxy, parse_target
 from servebench.core.units import NS_PER_S
-from servebench.loadgen.clock_sync import ClockLog, ClockSync
-from servebench.loadgen.closed_users import ClosedUsers
-from servebench.loadgen.collect import PartSender, make_delivery, sees_masters_folder
-from servebench.loadgen.counting import AnswerCounter
-from servebench.loadgen.drain import CANCEL_LIMIT_S, wait_for_all
-from servebench.loadgen.engines import Engine, EngineParts, make_engine, mean_gaps_ns
-from servebench.loadgen.health import HealthGauges, HealthMonitor, HubTicker
-from servebench.loadgen.live import LiveCounters
 from servebench.loadgen.membership import Change
-from servebench.loadgen.memory import settle_memory
 from servebench.loadgen.messages import (
     Arm,
     Closed,
@@ -39,13 +31,21 @@ from servebench.loadgen.messages import (
     Stop,
     WorkerFault,
 )
-from servebench.loadgen.permit import Permit, SeqPool
-from servebench.loadgen.recorder import Recorder
-from servebench.loadgen.requester import Requester, RequestParts
 from servebench.loadgen.runclock import RunClock
-from servebench.loadgen.token_dispatch import TokenDispatcher
-from servebench.loadgen.transport.address import parse_proxy, parse_target
 from servebench.loadgen.transport.client import Client
+from servebench.loadgen.worker.clock_sync import ClockLog, ClockSync
+from servebench.loadgen.worker.closed_users import ClosedUsers
+from servebench.loadgen.worker.collect import PartSender, make_delivery, sees_masters_folder
+from servebench.loadgen.worker.counting import AnswerCounter
+from servebench.loadgen.worker.drain import CANCEL_LIMIT_S, wait_for_all
+from servebench.loadgen.worker.engines import Engine, EngineParts, make_engine, mean_gaps_ns
+from servebench.loadgen.worker.health import HealthGauges, HealthMonitor, HubTicker
+from servebench.loadgen.worker.live import LiveCounters
+from servebench.loadgen.worker.memory import settle_memory
+from servebench.loadgen.worker.permit import Permit, SeqPool
+from servebench.loadgen.worker.recorder import Recorder
+from servebench.loadgen.worker.requester import Requester, RequestParts
+from servebench.loadgen.worker.token_dispatch import TokenDispatcher
 from servebench.shards.folder import join_run_folder
 from servebench.shards.parts import PartIdentity
 from servebench.wire.endpoints import ENDPOINTS

@@ -10,9 +10,9 @@ import numpy as np
 
 from servebench.core.records import Ask
 from servebench.loadgen.membership import DECIDE_AHEAD_NS, owned
-from servebench.loadgen.permit import Permit
 from servebench.loadgen.runclock import RunClock
-from servebench.loadgen.timerfd import TimerFd
+from servebench.loadgen.worker.permit import Permit
+from servebench.loadgen.worker.timerfd import TimerFd
 from servebench.workload.schedule import Schedule
 
 Render = Callable[[Ask], bytes]

@@ -9,10 +9,10 @@ from typing import Any
 
 from flask import Blueprint, Response, abort, jsonify, render_template_string, request, send_file, send_from_directory
 
-from servebench.loadgen.choices import choice_fault
-from servebench.loadgen.live_board import LiveBoard
-from servebench.loadgen.web_form import form_fault, unreachable
-from servebench.loadgen.web_runs import file_of, list_runs
+from servebench.loadgen.desk.choices import choice_fault
+from servebench.loadgen.desk.live_board import LiveBoard
+from servebench.loadgen.desk.web_form import form_fault, unreachable
+from servebench.loadgen.desk.web_runs import file_of, list_runs
 
 STATIC = Path(__file__).parent / "static"
 PREFIX = "/servebench"

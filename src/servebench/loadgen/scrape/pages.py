@@ -8,7 +8,7 @@ from typing import NamedTuple
 import gevent
 
 from servebench.core.errors import InputError
-from servebench.loadgen.transport.address import Target, parse_target
+from servebench.core.target import Target, parse_target
 
 PATH = "/metrics"
 LIMIT_S = 2.0
