@@ -9,7 +9,6 @@ from dataclasses import asdict
 
 import click
 
-from servebench.cli.address import Address, parse_address
 from servebench.cli.base import command, option
 from servebench.cli.findings import Facts, Finding, Metrics, findings, plain, summary, table, target_block
 from servebench.cli.finish import next_command
@@ -17,6 +16,7 @@ from servebench.cli.preflight import Reply, judge, read_key
 from servebench.cli.probe import Page, Prober
 from servebench.cli.recognise import NATIVE_ENDPOINT, listed_models, ollama_models, server_name
 from servebench.core.outcomes import ExitCode
+from servebench.core.target import Target, parse_target
 from servebench.telemetry.exposition import read_page
 from servebench.telemetry.reading import canonical, missing_text
 from servebench.wire.endpoints import ENDPOINTS
@@ -45,7 +45,7 @@ def check(*, url: str, model: str | None, endpoint: str | None, as_json: bool) -
     for a workload file. The key comes from SERVEBENCH_API_KEY or SERVEBENCH_API_KEY_FILE. Exit code 2 when something
     failed that a run needs.
     """
-    facts = gather(parse_address(url), read_key(os.environ), model=model, endpoint=endpoint)
+    facts = gather(parse_target(url, "URL"), read_key(os.environ), model=model, endpoint=endpoint)
     lines = findings(facts)
     failed = any(line.state == "failed" for line in lines)
     if as_json:
@@ -59,18 +59,18 @@ def check(*, url: str, model: str | None, endpoint: str | None, as_json: bool) -
         return ExitCode.BAD_INPUT
     click.echo(f"{summary(lines)} For the workload:\n  {target_block(facts)}")
     named = ("--model", facts.model) if facts.model is not None else ()
-    shown = parse_address(url).shown
+    shown = parse_target(url).redacted
     if facts.endpoint == "openai-chat":
         click.echo(f"Next: {next_command('run', '--url', shown, *named, '--rate', '2', '--duration', '30s')}")
     return ExitCode.OK
 
 
-def gather(address: Address, key: str | None, *, model: str | None, endpoint: str | None) -> Facts:
+def gather(target: Target, key: str | None, *, model: str | None, endpoint: str | None) -> Facts:
     """Return what the service shows of itself.
 
     Raises InputError when it cannot be reached or wants a key.
     """
-    prober = Prober(address=address, key=key)
+    prober = Prober(target=target, key=key)
     try:
         return _gather(prober, model=model, endpoint=endpoint)
     finally:
@@ -82,8 +82,8 @@ def _gather(prober: Prober, *, model: str | None, endpoint: str | None) -> Facts
     models, owners = listed_models(listed.json()) if listed.status == http.HTTPStatus.OK else ((), ())
     wanted = model or (models[0].name if models else None)
     reply = Reply(status=listed.status, location=listed.headers.get("location"), body=listed.body)
-    judge(prober.address, reply, model=wanted, has_key=prober.key is not None)
-    metrics = metrics_of(prober.get("/metrics"), prober.address)
+    judge(prober.target, reply, model=wanted, has_key=prober.key is not None)
+    metrics = metrics_of(prober.get("/metrics"), prober.target)
     server = server_name(headers=listed.headers, owners=owners, dialect=metrics.dialect if metrics else None)
     name = "openai-chat" if models else NATIVE_ENDPOINT.get(server or "", "openai-chat")
     if not models and server is None:
@@ -94,7 +94,7 @@ def _gather(prober: Prober, *, model: str | None, endpoint: str | None) -> Facts
     name = endpoint or name
     streamed = prober.stream(ENDPOINTS[name].at(wanted, stream=ENDPOINTS[name].streams), wanted)
     return Facts(
-        place=prober.address.place,
+        place=prober.target.authority,
         http_version=prober.http_version,
         connect_ms=prober.connect_ms,
         server=server,
@@ -108,7 +108,7 @@ def _gather(prober: Prober, *, model: str | None, endpoint: str | None) -> Facts
     )
 
 
-def metrics_of(page: Page | None, address: Address) -> Metrics | None:
+def metrics_of(page: Page | None, target: Target) -> Metrics | None:
     """Return what a metric page holds; None when it is none."""
     if page is None or page.status != http.HTTPStatus.OK:
         return None
@@ -117,7 +117,7 @@ def metrics_of(page: Page | None, address: Address) -> Metrics | None:
         return None
     reading = canonical(read)
     return Metrics(
-        place=f"{address.place}/metrics",
+        place=f"{target.authority}/metrics",
         dialect=reading.dialect,
         numbers=len(read.samples),
         missing=missing_text(reading.missing, read),

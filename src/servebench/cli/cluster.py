@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
-from servebench.cli.address import parse_address
 from servebench.cli.processes import child_environment
 from servebench.core.errors import HarnessError
+from servebench.core.target import parse_target
 from servebench.core.units import NS_PER_S
 
 KEY_VARIABLES = (
@@ -96,7 +96,7 @@ def master_command(launch: Launch) -> list[str]:
         "--only-summary",
     ]
     if launch.url is not None:
-        command += ["--host", parse_address(launch.url).shown]
+        command += ["--host", parse_target(launch.url).redacted]
     if launch.web is not None:
         command += ["--web-host", launch.web.host, "--web-port", str(launch.web.port)]
     else:

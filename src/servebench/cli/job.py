@@ -4,13 +4,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from servebench.cli.address import parse_address
 from servebench.cli.cluster import Launch
 from servebench.cli.displays import make_display
 from servebench.cli.finish import Ended, Wanted, conclude
 from servebench.cli.status import Status
 from servebench.cli.stops import Stops
 from servebench.cli.watch import launch_cluster, watch
+from servebench.core.target import parse_target
 from servebench.core.units import NS_PER_S
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ def _view(job: Job) -> "View":
 
     return View(
         name=job.launch.run_name or job.workload.name,
-        url=parse_address(job.launch.url or "").shown,
+        url=parse_target(job.launch.url or "").redacted,
         model=job.launch.model,
         drain_s=job.launch.drain_ns / NS_PER_S,
         limits=limits_of(job.workload.objectives),

@@ -80,7 +80,7 @@ def master(
         model=model,
         drain_ns=drain,
         collect=collect_of(collect),
-        command=shown_command(url),
+        command=shown_command(),
         expect_workers=expect_workers or 0,
         bind_host=host,
         bind_port=port,

@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from servebench.cli.address import Address, parse_address
 from servebench.core.errors import InputError
+from servebench.core.target import Target, parse_target
 
 CONNECT_LIMIT_S = 2.0
 TOTAL_LIMIT_S = 4.5
@@ -45,10 +45,10 @@ def preflight(url: str, *, model: str | None, environ: Mapping[str, str] = os.en
 
     Raises InputError with reason and way out when load could not work: unreachable, wrong key, unknown model.
     """
-    address = parse_address(url)
+    target = parse_target(url)
     key = read_key(environ)
-    reply = _ask_within_limit(address, key)
-    return judge(address, reply, model=model, has_key=key is not None)
+    reply = _ask_within_limit(target, key)
+    return judge(target, reply, model=model, has_key=key is not None)
 
 
 def read_key(environ: Mapping[str, str]) -> str | None:
@@ -70,12 +70,12 @@ def read_key(environ: Mapping[str, str]) -> str | None:
     return key or None
 
 
-def judge(address: Address, reply: Reply, *, model: str | None, has_key: bool) -> Found:
+def judge(target: Target, reply: Reply, *, model: str | None, has_key: bool) -> Found:
     """Return the model to ask for, from the answer to GET /v1/models.
 
     Raises InputError where the answer means that requests would fail.
     """
-    asked = f"GET {address.shown.removesuffix('/v1')}{_MODELS} answered {reply.status}"
+    asked = f"GET {target.url_of(_MODELS)} answered {reply.status}"
     if reply.status in {401, 403}:
         raise InputError(_key_message(reply.status, has_key=has_key))
     if 300 <= reply.status < 400:
@@ -123,18 +123,18 @@ def _key_message(status: int, *, has_key: bool) -> str:
 
 def _redirect_target(reply: Reply) -> str:
     try:
-        return parse_address(reply.location or "").shown.removesuffix(_MODELS)
+        return parse_target(reply.location or "").redacted.removesuffix(_MODELS)
     except InputError:
         return "the address that it redirects to"
 
 
-def _ask_within_limit(address: Address, key: str | None) -> Reply:
+def _ask_within_limit(target: Target, key: str | None) -> Reply:
     """Ask in a thread, because neither a resolver nor a server that sends one byte a second keeps to a time limit."""
     answers: queue.SimpleQueue[Reply | Exception] = queue.SimpleQueue()
 
     def ask() -> None:
         try:
-            answers.put(_ask(address, key))
+            answers.put(_ask(target, key))
         except Exception as error:  # noqa: BLE001 - raised again by the thread that waits
             answers.put(error)
 
@@ -142,41 +142,42 @@ def _ask_within_limit(address: Address, key: str | None) -> Reply:
     try:
         answer = answers.get(timeout=TOTAL_LIMIT_S)
     except queue.Empty:
-        msg = f"no answer from {address.place} to GET {_MODELS} in {TOTAL_LIMIT_S:g} s.{_SKIP}"
+        msg = f"no answer from {target.authority} to GET {_MODELS} in {TOTAL_LIMIT_S:g} s.{_SKIP}"
         raise InputError(msg) from None
     if isinstance(answer, Exception):
         raise answer
     return answer
 
 
-def _ask(address: Address, key: str | None) -> Reply:
-    connection = http.client.HTTPConnection(address.host, address.port)
+def _ask(target: Target, key: str | None) -> Reply:
+    connection = http.client.HTTPConnection(target.host, target.port)
     try:
-        connection.sock = connect(address)
-        connection.request("GET", address.endpoint(_MODELS), headers=request_headers(address, key))
+        connection.sock = connect(target)
+        connection.request("GET", target.path(_MODELS), headers=request_headers(target, key))
         response = connection.getresponse()
         return Reply(status=response.status, location=response.getheader("location"), body=response.read(_BODY_LIMIT))
     except ssl.SSLCertVerificationError as error:
-        msg = f"the certificate of {address.place} is not trusted: {error.verify_message}.\n  try: SSL_CERT_FILE=ca.pem"
+        why = f"is not trusted: {error.verify_message}"
+        msg = f"the certificate of {target.authority} {why}.\n  try: SSL_CERT_FILE=ca.pem"
         raise InputError(msg) from error
     except ssl.SSLError as error:
-        msg = f"{address.place} does not speak TLS ({error.reason}).\n  try: --url http://{address.place}{address.path}"
+        msg = f"{target.authority} does not speak TLS ({error.reason}).\n  try: --url http://{target.authority}{target.base_path}"
         raise InputError(msg) from error
     except TimeoutError as error:
-        msg = f"{address.place} took the connection and did not answer GET {_MODELS}.{_SKIP}"
+        msg = f"{target.authority} took the connection and did not answer GET {_MODELS}.{_SKIP}"
         raise InputError(msg) from error
     except (http.client.HTTPException, ConnectionError, OSError, ValueError) as error:
-        msg = f"{address.place} does not speak HTTP ({type(error).__name__}).{_other_scheme(address)}"
+        msg = f"{target.authority} does not speak HTTP ({type(error).__name__}).{_other_scheme(target)}"
         raise InputError(msg) from error
     finally:
         connection.close()
 
 
-def connect(address: Address) -> socket.socket:
+def connect(target: Target) -> socket.socket:
     """Return a connected socket, with TLS where the scheme wants it; tries every address of the host."""
     deadline = time.monotonic() + CONNECT_LIMIT_S
     failure: OSError = TimeoutError()
-    for family, kind, protocol, _, place in _resolve(address):
+    for family, kind, protocol, _, place in _resolve(target):
         plain = socket.socket(family, kind, protocol)
         try:
             plain.settimeout(max(0.05, deadline - time.monotonic()))
@@ -186,35 +187,34 @@ def connect(address: Address) -> socket.socket:
             plain.close()
             failure = error
             continue
-        if address.scheme == "http":
+        if target.scheme == "http":
             return plain
-        return ssl.create_default_context().wrap_socket(plain, server_hostname=address.host)
-    raise InputError(_connect_message(address, failure)) from failure
+        return ssl.create_default_context().wrap_socket(plain, server_hostname=target.host)
+    raise InputError(_connect_message(target, failure)) from failure
 
 
-def _resolve(address: Address) -> list[tuple[int, int, int, str, tuple[object, ...]]]:
+def _resolve(target: Target) -> list[tuple[int, int, int, str, tuple[object, ...]]]:
     try:
-        return list(socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM))
+        return list(socket.getaddrinfo(target.host, target.port, type=socket.SOCK_STREAM))
     except (OSError, UnicodeError) as error:
-        msg = f'cannot resolve host "{address.host}".\n  try: its IP address in --url'
+        msg = f'cannot resolve host "{target.host}".\n  try: its IP address in --url'
         raise InputError(msg) from error
 
 
-def _connect_message(address: Address, failure: OSError) -> str:
+def _connect_message(target: Target, failure: OSError) -> str:
     if isinstance(failure, ConnectionRefusedError):
-        models = f"{address.shown.removesuffix('/v1')}{_MODELS}"
         return (
-            f"nothing listens at {address.place} (connection refused).\n"
-            f"  try: is the server up?  curl -sS {models}      no server at hand:  servebench demo"
+            f"nothing listens at {target.authority} (connection refused).\n"
+            f"  try: is the server up?  curl -sS {target.url_of(_MODELS)}      no server at hand:  servebench demo"
         )
     if isinstance(failure, TimeoutError):
-        return f"no answer from {address.place} in {CONNECT_LIMIT_S:g} s (firewall or wrong address?)."
-    return f"cannot connect to {address.place}: {failure.strerror or failure}."
+        return f"no answer from {target.authority} in {CONNECT_LIMIT_S:g} s (firewall or wrong address?)."
+    return f"cannot connect to {target.authority}: {failure.strerror or failure}."
 
 
-def request_headers(address: Address, key: str | None) -> dict[str, str]:
+def request_headers(target: Target, key: str | None) -> dict[str, str]:
     """Return the headers of a GET; the key goes before the address's own name and password."""
-    authorization = f"Bearer {key}" if key is not None else address.basic
+    authorization = f"Bearer {key}" if key is not None else target.authorization
     return {
         "Accept": "application/json",
         "User-Agent": "servebench",
@@ -222,5 +222,5 @@ def request_headers(address: Address, key: str | None) -> dict[str, str]:
     }
 
 
-def _other_scheme(address: Address) -> str:
-    return f"\n  try: --url https://{address.place}{address.path}" if address.scheme == "http" else ""
+def _other_scheme(target: Target) -> str:
+    return f"\n  try: --url https://{target.authority}{target.base_path}" if target.scheme == "http" else ""

@@ -13,10 +13,10 @@ from typing import Any
 
 import msgspec
 
-from servebench.cli.address import Address
 from servebench.cli.preflight import connect, request_headers
 from servebench.core.errors import InputError
 from servebench.core.records import Answer, Message
+from servebench.core.target import Target
 from servebench.wire.endpoint import Endpoint
 from servebench.wire.outcome import End
 from servebench.wire.request import render_request, request_head
@@ -60,7 +60,7 @@ class Streamed:
 class Prober:
     """Asks one service, over one connection for as long as the service keeps it."""
 
-    address: Address
+    target: Target
     key: str | None
     requests: int = 0
     connects: int = 0
@@ -75,12 +75,12 @@ class Prober:
         """
         self.requests += 1
         try:
-            return self._ask(self._opened(), self.address, path)
+            return self._ask(self._opened(), self.target, path)
         except TimeoutError as error:
-            msg = f"{self.address.place} took the connection and did not answer GET {path}."
+            msg = f"{self.target.authority} took the connection and did not answer GET {path}."
             raise InputError(msg) from error
         except (OSError, http.client.HTTPException, ValueError) as error:
-            msg = f"{self.address.place} does not speak HTTP ({type(error).__name__})."
+            msg = f"{self.target.authority} does not speak HTTP ({type(error).__name__})."
             raise InputError(msg) from error
 
     def still_open(self, path: str) -> bool | None:
@@ -91,7 +91,7 @@ class Prober:
             return None
         self.requests += 1
         try:
-            self._ask(self._connection, self.address, path)
+            self._ask(self._connection, self.target, path)
         except (OSError, http.client.HTTPException):
             self.close()
             return False
@@ -103,7 +103,7 @@ class Prober:
             return None
         self.requests += 1
         try:
-            return self._ask(self._opened(), self.address, path)
+            return self._ask(self._opened(), self.target, path)
         except (OSError, http.client.HTTPException, InputError):
             self.close()
             return None
@@ -118,11 +118,11 @@ class Prober:
             model=model, messages=(Message("user", PROMPT),), max_tokens=MAX_TOKENS, stream=True, params={}
         )
         head = request_head(request_id="servebench-check-0", api_key=self.key)
-        if self.key is None and self.address.basic is not None:
-            head["Authorization"] = self.address.basic
+        if self.key is None and self.target.authorization is not None:
+            head["Authorization"] = self.target.authorization
         connection = self._opened()
-        target = self.address.endpoint(endpoint.path)
-        data = render_request("POST", target, self.address.place, endpoint.headers_with(head), body)
+        target = self.target.path(endpoint.path)
+        data = render_request("POST", target, self.target.netloc, endpoint.headers_with(head), body)
         timeline, end = Timeline(endpoint, stream=True, keep_text=True), End.COMPLETE
         try:
             connection.sock.settimeout(STREAM_LIMIT_S)
@@ -146,24 +146,24 @@ class Prober:
     def _opened(self) -> http.client.HTTPConnection:
         if self._connection is None:
             began_ns = time.monotonic_ns()
-            self._connection = self._open(self.address)
+            self._connection = self._open(self.target)
             self.connects += 1
             if self.connect_ms is None:
                 self.connect_ms = (time.monotonic_ns() - began_ns) / 1e6
         return self._connection
 
     @staticmethod
-    def _open(address: Address) -> http.client.HTTPConnection:
-        connection = http.client.HTTPConnection(address.host, address.port)
+    def _open(target: Target) -> http.client.HTTPConnection:
+        connection = http.client.HTTPConnection(target.host, target.port)
         try:
-            connection.sock = connect(address)
+            connection.sock = connect(target)
         except ssl.SSLError as error:
-            msg = f"{address.place}: {error.reason or error}"
+            msg = f"{target.authority}: {error.reason or error}"
             raise InputError(msg) from error
         return connection
 
-    def _ask(self, connection: http.client.HTTPConnection, address: Address, path: str) -> Page:
-        connection.request("GET", address.endpoint(path), headers=request_headers(address, self.key))
+    def _ask(self, connection: http.client.HTTPConnection, target: Target, path: str) -> Page:
+        connection.request("GET", target.path(path), headers=request_headers(target, self.key))
         response = connection.getresponse()
         body = response.read(_BODY_LIMIT)
         now_s = time.time()

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from servebench.cli.address import parse_address, redact
 from servebench.cli.base import Duration, command, option, passed_locust_flags, say
 from servebench.cli.cluster import Launch, default_workers
 from servebench.cli.finish import Wanted
@@ -15,6 +14,7 @@ from servebench.cli.job import Job, execute
 from servebench.cli.preflight import preflight
 from servebench.cli.processes import free_port
 from servebench.core.errors import InputError
+from servebench.core.target import parse_target, shown_argument
 
 if TYPE_CHECKING:
     from servebench.workload.model import Workload
@@ -102,7 +102,7 @@ def run(ctx: click.Context, /, **options: Any) -> int:  # noqa: ANN401 - click h
     4 servebench failed, 130 interrupted.
     """
     url: str = options["url"]
-    parse_address(url)
+    parse_target(url)
     quick = QuickForm(**{field.name: options[field.name] for field in fields(QuickForm)})
     workload = chosen_workload(options["workload"], quick, seed=options["seed"])
     model = options["model"] or workload.target.model
@@ -181,7 +181,7 @@ def launch_of(workload: "Workload | None", url: str, nodes: Nodes, *, out: Path,
         url=url,
         out=out.absolute(),
         model=model,
-        command=shown_command(url),
+        command=shown_command(),
         local_workers=local,
         expect_workers=local if nodes.expect is None else nodes.expect,
         bind_host=host,
@@ -189,9 +189,9 @@ def launch_of(workload: "Workload | None", url: str, nodes: Nodes, *, out: Path,
     )
 
 
-def shown_command(url: str) -> tuple[str, ...]:
+def shown_command() -> tuple[str, ...]:
     """Return this process's command line without the secrets of the address."""
-    return tuple(redact(argument, url) for argument in ("servebench", *sys.argv[1:]))
+    return tuple(shown_argument(argument) for argument in ("servebench", *sys.argv[1:]))
 
 
 def collect_of(where: str) -> str:

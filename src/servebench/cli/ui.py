@@ -7,7 +7,6 @@ from pathlib import Path
 
 import click
 
-from servebench.cli.address import parse_address
 from servebench.cli.base import Duration, command, option, passed_locust_flags, say
 from servebench.cli.cluster import WebUi
 from servebench.cli.display import PlainDisplay
@@ -19,6 +18,7 @@ from servebench.cli.stops import Stops
 from servebench.cli.watch import Cluster, last_words, launch_cluster, watch
 from servebench.core.errors import InputError
 from servebench.core.outcomes import ExitCode
+from servebench.core.target import parse_target
 from servebench.core.units import NS_PER_S
 
 
@@ -61,7 +61,7 @@ def ui(
     The workload gives prompts and lengths; the rate is yours. Each Start makes a run folder with its report.
     Ctrl-C ends everything.
     """
-    parse_address(url)
+    parse_target(url)
     loaded = None if workload is None else chosen_workload(workload, QuickForm(), seed=seed)
     wanted = model or (loaded.target.model if loaded is not None else None)
     wanted = wanted if no_preflight else checked_model(url, wanted)

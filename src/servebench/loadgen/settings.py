@@ -120,7 +120,7 @@ def full_url(shown: str | None, secret: str | None) -> str:
 
     Raises InputError when there is no address at all.
     """
-    if secret and (not shown or parse_target(secret).redacted.rstrip("/") == shown.rstrip("/")):
+    if secret and (not shown or parse_target(secret).redacted == parse_target(shown, "--host").redacted):
         return secret
     if not shown:
         msg = "no address to send to; e.g. --host http://127.0.0.1:8000"

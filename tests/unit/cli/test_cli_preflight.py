@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from servebench.cli.address import parse_address
 from servebench.cli.preflight import Found, Reply, judge, model_ids, read_key
 from servebench.core.errors import InputError
+from servebench.core.target import parse_target
 
-ADDRESS = parse_address("http://10.0.4.7:8000/v1")
+ADDRESS = parse_target("http://10.0.4.7:8000/v1")
 
 
 def _reply(status: int = 200, body: object = None, location: str | None = None) -> Reply:
@@ -70,7 +70,7 @@ def test_a_server_that_is_not_ready_is_not_loaded() -> None:
 
 def test_a_redirect_names_where_it_goes_without_its_query() -> None:
     reply = _reply(308, location="https://llm.example/v1/models?token=sk-canary")
-    with pytest.raises(InputError, match=r"try: --url https://llm\.example:443$") as caught:
+    with pytest.raises(InputError, match=r"try: --url https://llm\.example$") as caught:
         judge(ADDRESS, reply, model="m", has_key=False)
     assert "canary" not in str(caught.value)
 

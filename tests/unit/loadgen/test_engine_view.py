@@ -103,5 +103,5 @@ def test_off_asks_nowhere() -> None:
 
 
 def test_an_address_that_is_none_is_refused() -> None:
-    with pytest.raises(InputError, match="needs http"):
+    with pytest.raises(InputError, match="SERVEBENCH_METRICS_URLS=http"):
         places_to_ask(("ftp://a",), TARGET, "openai-chat")

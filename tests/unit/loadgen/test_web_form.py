@@ -26,8 +26,8 @@ def reached(_target: Target) -> str | None:
         ({"user_count": "nan"}, "nan must be above 0"),
         ({"spawn_rate": "0"}, "Change of the rate: 0 must be above 0"),
         ({"rate_per_user": "-1"}, "Rate per user: -1 must be above 0"),
-        ({"host": "htp:/x"}, "Host: target URL"),
-        ({"host": ""}, "Host: target URL"),
+        ({"host": "htp:/x"}, 'Host: "htp:/x" is no http:// or https:// address.\n  try: http://127.0.0.1:8000'),
+        ({"host": ""}, 'Host: "" is no http'),
     ],
 )
 def test_a_value_that_cannot_work_is_refused_with_the_value(form: dict[str, str], word: str) -> None:

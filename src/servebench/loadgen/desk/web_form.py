@@ -62,8 +62,8 @@ def _host_fault(host: str, running_host: str | None, reach: Callable[[Target], s
         same = host.rstrip("/") == running_host.rstrip("/")
         return None if same else f"Host: the run goes on to {running_host}; stop it before you choose another"
     try:
-        target = parse_target(host)
+        target = parse_target(host, "Host:")
     except InputError as error:
-        return f"Host: {error}"
+        return str(error)
     why = reach(target)
     return None if why is None else f"Host: {why}"

@@ -37,7 +37,7 @@ def places_to_ask(words: Sequence[str], target: Target, endpoint: str) -> Places
     if [word.lower() for word in words] == [OFF]:
         return PlacesToAsk((), given=True)
     if words:
-        return PlacesToAsk(tuple(_page(parse_target(word)) for word in words), given=True)
+        return PlacesToAsk(tuple(_page(parse_target(word, "SERVEBENCH_METRICS_URLS")) for word in words), given=True)
     ports = [target.port, *([TRITON_PORT] if endpoint in TRITON_ENDPOINTS else [])]
     base = target.base_path.removesuffix("/v1")
     return PlacesToAsk(

@@ -31,7 +31,7 @@ class Route:
     def open(self, reactor: Reactor, address: SocketAddress, receiver: Receiver) -> Connection:
         """Begin a connection; raises OSError when the address refuses at once. Does not block."""
         target = self.target
-        tls = None if self.context is None else TlsPipe(self.context, target.host)
+        tls = None if self.context is None else TlsPipe(self.context, target.server_name)
         tunnel = Tunnel(target.authority, self.tunnel_authorization) if self.tunnelled else None
         return Connection(reactor, address, receiver, tls, tunnel)
 
