@@ -1,0 +1,94 @@
+"""A check is read strictly, and is complete in itself once read."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from servebench.workload.checks import Check, check_json_schema, checks_json, checks_of, read_check
+
+HERE = Path("/nonexistent")
+
+
+@pytest.mark.parametrize(
+    ("item", "message"),
+    [
+        ("json", "a mapping such as {contains: text} is wanted"),
+        ({}, "names no check; one of json, json_schema"),
+        ({"contain": "x"}, "names no check"),
+        ({"json": "strict", "regex": "x"}, "json and regex are checks of their own"),
+        ({"regex": "x", "fenced": True}, "fenced: unknown key beside regex; it stands alone"),
+        ({"number": 1, "tolerence": 2}, "tolerence: unknown key beside number; there are: relative, tolerance"),
+        ({"regex": "("}, "regex: missing ), unterminated subpattern"),
+        ({"regex": None}, "regex: is empty"),
+        ({"regex": 5}, "regex: expected `str | null`, got `int`"),
+        ({"contains": []}, "contains: is empty"),
+        ({"contains": ["a", ""]}, "contains: is empty"),
+        ({"json": "loose"}, "json: invalid enum value 'loose'"),
+        ({"chars": {}}, "chars: min or max is wanted"),
+        ({"chars": {"min": 5, "max": 4}}, "chars: min 5 is above max 4"),
+        ({"tokens": {"max": -1}}, "tokens: must be >= 0"),
+        ({"number": 1, "tolerance": -1}, "tolerance: -1 must be >= 0"),
+        ({"time_limit": "5"}, '"5" has no unit'),
+        ({"time_limit": "0s"}, "must be longer than 0"),
+        ({"allow": ["wrong"]}, "allow[0]: invalid enum value 'wrong'"),
+        ({"json_schema": "missing.json"}, "cannot read the schema /nonexistent/missing.json: No such file"),
+        ({"python": "polite"}, '"polite" is no function; module:function'),
+        ({"python": "checks:polite"}, "cannot read /nonexistent/checks.py: No such file"),
+    ],
+)
+def test_what_is_no_check_is_refused_with_its_key_and_the_way_out(item: object, message: str) -> None:
+    with pytest.raises(ValueError) as caught:  # noqa: PT011 - the message is looked at below
+        read_check(item, HERE)
+    assert message in str(caught.value)
+
+
+def test_schemas_are_taken_in_and_functions_are_named_by_absolute_path(tmp_path: Path) -> None:
+    (tmp_path / "answer.json").write_text('{"type": "object"}')
+    (tmp_path / "own").mkdir()
+    (tmp_path / "own" / "checks.py").write_text("def polite(answer): return True\n")
+    assert read_check({"json_schema": "answer.json"}, tmp_path).json_schema == {"type": "object"}
+    assert read_check({"tool_call": "any", "schema": "answer.json"}, tmp_path).schema == {"type": "object"}
+    named = read_check({"python": "own.checks:polite"}, tmp_path)
+    assert named.python == f"{tmp_path}/own/checks.py:polite"
+    assert read_check({"python": named.python}, HERE) == named
+    with pytest.raises(ValueError, match="has no function rude"):
+        read_check({"python": "own.checks:rude"}, tmp_path)
+    (tmp_path / "broken.py").write_text("def polite(:\n")
+    with pytest.raises(ValueError, match="is no Python"):
+        read_check({"python": "broken:polite"}, tmp_path)
+    for text, fault in (("[]", "is no JSON object"), ("{", "is no JSON: "), (" " * 1_000_001, "is longer than")):
+        (tmp_path / "bad.json").write_text(text)
+        with pytest.raises(ValueError, match=fault):
+            read_check({"json_schema": "bad.json"}, tmp_path)
+
+
+CHECKS: list[dict[str, Any]] = [
+    {"json": "fenced"},
+    {"json_schema": {"type": "object"}, "fenced": True},
+    {"contains": ["a", "b"], "ignore_case": True},
+    {"number": 0, "tolerance": 0.5},
+    {"chars": {"max": 9}},
+    {"finish_reason": ["stop"]},
+    {"tool_call": "any"},
+    {"allow": ["truncated"]},
+    {"time_limit": "5s"},
+]
+
+
+def test_checks_come_back_from_their_json_as_they_were() -> None:
+    checks = tuple(read_check(item, HERE) for item in CHECKS)
+    assert checks_of(checks_json(checks)) == checks
+    assert json.loads(checks_json(checks)) == CHECKS
+
+
+def test_one_text_is_a_list_of_one() -> None:
+    assert read_check({"contains": "a"}, HERE) == Check(contains=("a",))
+
+
+def test_the_json_schema_for_editors_takes_what_is_read_and_refuses_an_unknown_key() -> None:
+    jsonschema_rs = pytest.importorskip("jsonschema_rs")
+    validator = jsonschema_rs.validator_for(check_json_schema())
+    assert all(validator.is_valid(item) for item in CHECKS)
+    assert not validator.is_valid({"contain": "x"})
