@@ -10,6 +10,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from servebench.analysis.numbers import bounds, significant
 from servebench.analysis.source import RunData
 from servebench.analysis.windows import Level, levels
 from servebench.metrics.columns import FloatArray
@@ -50,10 +51,10 @@ class Saturation(NamedTuple):
     def sentence(self) -> str:
         """Return the finding in words."""
         if self.plateau is None or self.lo is None or self.hi is None:
-            return f"Not saturated up to {self.highest:.3g} req/s (phase {self.phase})."
+            return f"Not saturated up to {significant(self.highest)} req/s (phase {self.phase})."
         text = (
-            f"Saturates at {self.plateau:.3g} req/s [{self.lo:.3g}, {self.hi:.3g}] (phase {self.phase}); answers fall "
-            f"behind from {self.departs:.3g} req/s offered on."
+            f"Saturates at {significant(self.plateau)} req/s {bounds(self.lo, self.hi)} (phase {self.phase}); answers "
+            f"fall behind from {significant(self.departs)} req/s offered on."
         )
         if self.collapse:
             text += " Beyond that it answers less than at its best."

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from math import sqrt
 
 from servebench.analysis.counts import OutcomeCount
 from servebench.analysis.curve import CurvePoint
@@ -15,6 +16,7 @@ QUIET_SEND_LAG_MS = 5.0
 KEPT_UP = 0.9
 LEVEL_LENGTHS = 10
 """A level is long enough to be judged from this many typical requests on."""
+EDGE_SIGMAS = 3.0
 OFTEN_COALESCED = 0.2
 
 
@@ -59,14 +61,17 @@ def slower_phase(scene: Scene) -> str | None:
 def not_kept_up(scene: Scene) -> str | None:
     """Name the first load level at which fewer requests were answered well than sent.
 
-    Levels too short against the length of a request are passed over: their answers fall into the next one.
+    Levels too short against the length of a request are passed over: their answers fall into the next one. So are
+    shortfalls that the requests open at the edges of the level explain: with L open on average, the numbers open at its
+    start and its end differ by about sqrt(2 L).
     """
     for point in scene.curve:
         typical_ms = point.latency["e2e"].p50
         if typical_ms is None or point.level.window.seconds < LEVEL_LENGTHS * typical_ms / 1000:
             continue
         sent, achieved = point.sent_per_s, point.achieved_per_s
-        if achieved < KEPT_UP * sent:
+        by_chance = EDGE_SIGMAS * sqrt(2 * point.in_flight_mean)
+        if achieved < KEPT_UP * sent and (sent - achieved) * point.level.window.seconds > by_chance:
             where = (
                 point.level.phase if point.level.step is None else f"{point.level.phase}, level {point.level.step + 1}"
             )

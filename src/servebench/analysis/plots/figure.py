@@ -70,6 +70,11 @@ def figure(x_title: str, y_title: str, top: float | None = None) -> go.Figure:
     return figure
 
 
+def axis_unit(unit: str, largest: float) -> tuple[str, float]:
+    """Return the unit of an axis up to `largest`, and by what to divide: above 9,999 ms axes are in seconds."""
+    return ("s", 1000.0) if unit == "ms" and largest > 9_999 else (unit, 1.0)
+
+
 def line(x: Any, y: Any, name: str, colour: str, **line: Any) -> go.Scatter:  # noqa: ANN401 - plotly's own leniency
     """Return a line; `line` overrides plotly's settings of it."""
     return go.Scatter(x=x, y=y, name=name, mode="lines", line={"color": colour, "width": 2} | line)

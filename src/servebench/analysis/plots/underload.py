@@ -2,17 +2,22 @@
 
 from collections.abc import Sequence
 from html import escape
-from typing import Any
+from typing import Any, Literal, NamedTuple
 
 import plotly.graph_objects as go
 
 from servebench.analysis import palette
-from servebench.analysis.curve import CURVE_QUANTILES, CurvePoint
+from servebench.analysis.curve import CURVE_METRICS, CURVE_QUANTILES, CurvePoint
 from servebench.analysis.numbers import bounds, count, significant
 from servebench.analysis.objectives import Result
-from servebench.analysis.plots.figure import HEAD_ROOM, Plot, PlotData, figure, line
+from servebench.analysis.plots.figure import HEAD_ROOM, Plot, PlotData, axis_unit, figure
+from servebench.analysis.plots.throughput import throughput_plot
+from servebench.analysis.plots.tracks import Track, hidden_words, tracks_of
 from servebench.analysis.saturation import Saturation
 from servebench.metrics import METRIC_BY_NAME
+
+Colours = Literal["quantile", "track"]
+"""What the colour of a latency line tells; the other is told by dashes (quantile) or markers (track)."""
 
 
 def load_plots(
@@ -21,169 +26,143 @@ def load_plots(
     """Return throughput and latency against offered load; none without a measured level."""
     if not points:
         return ()
-    limits = {result.metric.name: result for result in results if result.quantile is not None}
+    limits = [result for result in results if result.quantile is not None]
+    return curve_plots(tracks_of(points), found, limits, "quantile")
+
+
+def curve_plots(
+    tracks: Sequence[Track], found: Sequence[Saturation], limits: Sequence[Result], colours: Colours
+) -> tuple[Plot, ...]:
+    """Return the plots of some tracks on the same axes; there is at least one point."""
+    by_metric = {limit.metric.name: limit for limit in limits}
     return (
-        _throughput(points, found),
-        *(_latency_under_load(name, points, limits.get(name)) for name in ("ttft", "tpot")),
-        _latency_under_load("e2e", points, limits.get("e2e")),
-        _tokens_by_concurrency(points),
+        throughput_plot(tracks, found, limits),
+        *(latency_plot(Wanted(metric, by_metric.get(metric), colours), tracks) for metric in CURVE_METRICS),
+        tokens_plot(tracks),
     )
 
 
-def _tracks(points: Sequence[CurvePoint]) -> list[tuple[str, list[CurvePoint]]]:
-    """Return the points of each phase by rising offered rate."""
-    names = dict.fromkeys(point.level.phase for point in points)
-    return [
-        (name, sorted((p for p in points if p.level.phase == name), key=lambda p: p.level.offered_per_s))
-        for name in names
-    ]
-
-
-def _throughput(points: Sequence[CurvePoint], found: Sequence[Saturation]) -> Plot:
-    top = max(max(point.level.offered_per_s, point.achieved_per_s) for point in points)
-    drawn = figure("offered (requests per second)", "answered ok (requests per second)", top)
-    drawn.update_xaxes(range=[0, top * HEAD_ROOM])
-    drawn.update_layout(hovermode="closest")
-    drawn.add_trace(
-        line([0, top * HEAD_ROOM], [0, top * HEAD_ROOM], "all answered", palette.PLANNED, dash="dot", width=1)
-    )
-    for index, (name, track) in enumerate(_tracks(points)):
-        drawn.add_trace(
-            go.Scatter(
-                x=[point.level.offered_per_s for point in track],
-                y=[round(point.achieved_per_s, 3) for point in track],
-                name=escape(name),
-                mode="lines+markers",
-                line={"color": palette.CYCLE[index % len(palette.CYCLE)], "width": 2},
-                marker={"symbol": palette.SYMBOLS[index % len(palette.SYMBOLS)], "size": 9},
-                text=[f"{point.ok:,} ok, {point.failed:,} failed" for point in track],
-                hovertemplate="offered %{x:.3g}/s<br>answered %{y:.3g}/s<br>%{text}",
-            )
-        )
-    for one in found:
-        _mark_plateau(drawn, one)
-    best = max(point.achieved_per_s for point in points)
-    summary = f"Answered against offered per second at {len(points)} load levels; at most {significant(best)} answered."
-    summary = " ".join((summary, *(one.sentence for one in found)))
-    data = PlotData(
-        ("phase", "offered /s", "answered /s", "ok", "failed"),
-        tuple(
-            (name, *map(significant, (p.level.offered_per_s, p.achieved_per_s)), count(p.ok), count(p.failed))
-            for name, track in _tracks(points)
-            for p in track
-        ),
-    )
-    return Plot(name="throughput", title="Throughput under load", summary=summary, figure=drawn, data=data)
-
-
-def _mark_plateau(drawn: go.Figure, found: Saturation) -> None:
-    """Draw the rate at which a service saturates, with its interval as a band."""
-    if found.plateau is None or found.lo is None or found.hi is None:
-        return
-    drawn.add_hrect(y0=found.lo, y1=found.hi, fillcolor=palette.FAILED, opacity=0.12, line_width=0, layer="below")
-    drawn.add_hline(y=found.plateau, line={"color": palette.FAILED, "dash": "dash", "width": 1.5})
-    drawn.add_annotation(
-        x=0,
-        xref="paper",
-        xanchor="left",
-        y=found.hi,
-        yanchor="bottom",
-        text=f"saturates at {significant(found.plateau)} {bounds(found.lo, found.hi)}",
-        showarrow=False,
-    )
-
-
-def _tokens_by_concurrency(points: Sequence[CurvePoint]) -> Plot:
-    top = max(point.output_tokens_per_s for point in points)
+def tokens_plot(tracks: Sequence[Track]) -> Plot:
+    """Return output against requests in flight."""
+    top = max(point.output_tokens_per_s for track in tracks for point in track.points)
     drawn = figure("requests in flight, mean", "output tokens per second", top)
     drawn.update_layout(hovermode="closest")
-    for index, (name, track) in enumerate(_tracks(points)):
-        ordered = sorted(track, key=lambda point: point.in_flight_mean)
+    rows = []
+    for track in tracks:
+        ordered = sorted(track.points, key=lambda point: point.in_flight_mean)
         drawn.add_trace(
             go.Scatter(
                 x=[round(point.in_flight_mean, 3) for point in ordered],
                 y=[round(point.output_tokens_per_s, 2) for point in ordered],
-                name=escape(name),
+                name=escape(track.name),
                 mode="lines+markers",
-                line={"color": palette.CYCLE[index % len(palette.CYCLE)], "width": 2},
-                marker={"symbol": palette.SYMBOLS[index % len(palette.SYMBOLS)], "size": 9},
+                line={"color": track.colour, "width": 2},
+                marker={"symbol": track.symbol, "size": 9},
             )
         )
-    rows = tuple(
-        (name, significant(point.in_flight_mean), significant(point.output_tokens_per_s))
-        for name, track in _tracks(points)
-        for point in track
-    )
+        rows += [(track.name, significant(p.in_flight_mean), significant(p.output_tokens_per_s)) for p in ordered]
     return Plot(
         name="tokens-concurrency",
         title="Output by concurrency",
         summary=f"Output tokens per second against requests in flight; at most {significant(top)}.",
         figure=drawn,
-        data=PlotData(("phase", "in flight", "output tok/s"), rows),
+        data=PlotData(("series", "in flight", "output tok/s"), tuple(rows)),
     )
 
 
-def _latency_under_load(metric: str, points: Sequence[CurvePoint], limit: Result | None) -> Plot:
+class Wanted(NamedTuple):
+    """Which latency to draw, its objective if there is one, and what colours tell."""
+
+    metric: str
+    limit: Result | None
+    colours: Colours
+
+
+def latency_plot(wanted: Wanted, tracks: Sequence[Track]) -> Plot:
+    """Return p50, p95 and p99 of a latency against offered load; a quantile without a point has no line."""
+    metric, limit, _ = wanted
     known = METRIC_BY_NAME[metric]
-    shown = (*CURVE_QUANTILES, "p95_hi")
-    values = [getattr(point.latency[metric], q) or 0.0 for point in points for q in shown]
-    top = max([*values, limit.limit if limit and limit.limit < 2 * max(values) else 0.0])
-    drawn = figure("offered (requests per second)", f"{known.title} ({known.unit})", top)
-    drawn.update_xaxes(range=[0, max(point.level.offered_per_s for point in points) * HEAD_ROOM])
+    shown = [q for q in CURVE_QUANTILES if any(v is not None for track in tracks for v in track.latency(metric, q))]
+    values = [v for track in tracks for q in (*shown, "p95_hi") for v in track.latency(metric, q) if v is not None]
+    most = max(values, default=0.0)
+    top = max(most, limit.limit if limit and limit.limit < 2 * most else 0.0)
+    unit, divisor = axis_unit(known.unit, top)
+    drawn = figure("offered (requests per second)", f"{known.title} ({unit})", top / divisor)
+    drawn.update_xaxes(range=[0, max(rate for track in tracks for rate in track.offered) * HEAD_ROOM])
     drawn.update_layout(hovermode="closest")
-    for index, (phase, track) in enumerate(_tracks(points)):
-        for q in CURVE_QUANTILES:
-            drawn.add_trace(_quantile_track(metric, q, (phase, index), track))
+    for track in tracks:
+        for q in shown:
+            drawn.add_trace(_line(wanted, track, q, (unit, divisor)))
     if limit is not None and limit.limit <= top:
-        drawn.add_hline(y=limit.limit, line={"color": palette.PLANNED, "dash": "longdash", "width": 1.5})
-        drawn.add_annotation(
-            x=0,
-            xref="paper",
-            xanchor="left",
-            y=limit.limit,
-            yanchor="bottom",
-            text=escape(limit.sentence).replace("&lt;", "below"),
-            showarrow=False,
-        )
-    known_values = [v for p in points for q in CURVE_QUANTILES if (v := getattr(p.latency[metric], q)) is not None]
-    worst = max(known_values, default=None)
-    summary = f"{known.title} p50, p95, p99 against offered per second; largest {significant(worst)} {known.unit}."
-    data = PlotData(
-        ("phase", "offered /s", "n", *(f"{q}, {known.unit}" for q in CURVE_QUANTILES), "p95, 95 % interval"),
-        tuple(
-            (name, significant(p.level.offered_per_s), count(p.latency[metric].n), *_latencies(p, metric))
-            for name, track in _tracks(points)
-            for p in track
-        ),
+        _limit_line(drawn, limit, divisor)
+    worst = max(
+        (v for t in tracks for q in shown for v in t.latency(metric, q, divisor) if v is not None), default=None
     )
-    return Plot(name=f"{metric}-load", title=f"{known.title} under load", summary=summary, figure=drawn, data=data)
+    title = known.title[0].upper() + known.title[1:]
+    words = f"{title} {', '.join(shown) or 'of too few samples'} against offered per second"
+    summary = f"{words}; largest {significant(worst)} {unit}." if shown else f"{words}."
+    return Plot(
+        name=f"{metric}-load",
+        title=f"{known.title} under load",
+        summary=" ".join(filter(None, (summary, hidden_words(tracks, metric)))),
+        figure=drawn,
+        data=_numbers(metric, tracks, (unit, divisor)),
+    )
 
 
-def _bars(metric: str, track: Sequence[CurvePoint]) -> dict[str, Any]:
+def _limit_line(drawn: go.Figure, limit: Result, divisor: float) -> None:
+    y = limit.limit / divisor
+    drawn.add_hline(y=y, line={"color": palette.PLANNED, "dash": "longdash", "width": 1.5})
+    drawn.add_annotation(
+        x=0,
+        xref="paper",
+        xanchor="left",
+        y=y,
+        yanchor="bottom",
+        text=escape(limit.sentence).replace("&lt;", "below"),
+        showarrow=False,
+    )
+
+
+def _numbers(metric: str, tracks: Sequence[Track], scale: tuple[str, float]) -> PlotData:
+    unit, divisor = scale
+    head = ("series", "offered /s", "n", *(f"{q}, {unit}" for q in CURVE_QUANTILES), "p95, 95 % interval")
+    rows = []
+    for track in tracks:
+        names = (*CURVE_QUANTILES, "p95_lo", "p95_hi")
+        columns = zip(*(track.latency(metric, name, divisor) for name in names), strict=True)
+        for point, (*quantiles, lo, hi) in zip(track.points, columns, strict=True):
+            offered, n = significant(point.level.offered_per_s), count(point.latency[metric].n)
+            rows.append((track.name, offered, n, *map(significant, quantiles), bounds(lo, hi)))
+    return PlotData(head, tuple(rows))
+
+
+def _bars(track: Track, metric: str, divisor: float) -> dict[str, Any]:
     """Return the 95 % interval of p95 as error bars; no bar where there is none."""
-    rows = [point.latency[metric] for point in track]
-    up = [0.0 if row.p95 is None or row.p95_hi is None else row.p95_hi - row.p95 for row in rows]
-    down = [0.0 if row.p95 is None or row.p95_lo is None else row.p95 - row.p95_lo for row in rows]
+    columns = zip(*(track.latency(metric, name, divisor) for name in ("p95", "p95_lo", "p95_hi")), strict=True)
+    bars = [(p - lo, hi - p) if None not in (p, lo, hi) else (0.0, 0.0) for p, lo, hi in columns]
+    down, up = zip(*bars, strict=True)
     return {"type": "data", "symmetric": False, "array": up, "arrayminus": down, "thickness": 1, "width": 3}
 
 
-def _latencies(point: CurvePoint, metric: str) -> list[str]:
-    row = point.latency[metric]
-    return [*(significant(getattr(row, q)) for q in CURVE_QUANTILES), bounds(row.p95_lo, row.p95_hi)]
-
-
-def _quantile_track(metric: str, q: str, phase: tuple[str, int], track: Sequence[CurvePoint]) -> go.Scatter:
-    unit = METRIC_BY_NAME[metric].unit
+def _line(wanted: Wanted, track: Track, q: str, scale: tuple[str, float]) -> go.Scatter:
+    unit, divisor = scale
+    by_quantile = wanted.colours == "quantile"
+    name = escape(track.name)
     return go.Scatter(
-        x=[point.level.offered_per_s for point in track],
-        y=[getattr(point.latency[metric], q) for point in track],
-        name=q,
-        legendgroup=q,
-        showlegend=phase[1] == 0,
+        x=track.offered,
+        y=track.latency(wanted.metric, q, divisor),
+        name=q if by_quantile else f"{name}, {q}",
+        legendgroup=q if by_quantile else name,
+        showlegend=track.number == 0 or not by_quantile,
         mode="lines+markers",
-        line={"color": palette.QUANTILE_COLOURS[q], "dash": palette.DASHES[q], "width": 2},
-        marker={"symbol": palette.SYMBOLS[phase[1] % len(palette.SYMBOLS)], "size": 8},
-        text=[f"{escape(phase[0])}, n {point.latency[metric].n:,}" for point in track],
-        error_y=_bars(metric, track) if q == "p95" else None,
+        line={
+            "color": palette.QUANTILE_COLOURS[q] if by_quantile else track.colour,
+            "dash": palette.DASHES[q],
+            "width": 2,
+        },
+        marker={"symbol": track.symbol, "size": 8},
+        text=[f"{name}, n {point.latency[wanted.metric].n:,}" for point in track.points],
+        error_y=_bars(track, wanted.metric, divisor) if q == "p95" else None,
         hovertemplate=f"{q} %{{y:.3g}} {unit} at %{{x:.3g}}/s<br>%{{text}}<extra></extra>",
     )

@@ -2,7 +2,8 @@
 (() => {
   const plots = JSON.parse(document.getElementById("plot-data").textContent);
   const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
-  const theme = () => {
+  const theme = (layout) => {
+    const axes = Object.keys(layout).filter((key) => /^[xy]axis\d*$/.test(key));
     const axis = { color: colour("--muted"), gridcolor: colour("--grid"), linecolor: colour("--grid"), showgrid: true };
     const found = {
       "paper_bgcolor": "rgba(0,0,0,0)",
@@ -13,7 +14,7 @@
       "hoverlabel.bgcolor": colour("--card"),
       "hoverlabel.font.color": colour("--ink"),
     };
-    for (const name of ["xaxis", "yaxis"]) {
+    for (const name of axes) {
       for (const [key, value] of Object.entries(axis)) found[`${name}.${key}`] = value;
     }
     return found;
@@ -40,7 +41,7 @@
     const fits = (label) => shares[label.text] * (box.clientWidth - 80) > 7 * label.text.length + 6;
     layout.annotations = (layout.annotations || []).filter((label) => label.name !== "phase" || fits(label));
     await Plotly.newPlot(box, data, layout, config);
-    await Plotly.relayout(box, theme());
+    await Plotly.relayout(box, theme(box.layout));
     box.on("plotly_relayout", (change) => sync(name, change));
     drawn.set(name, box);
   };
@@ -48,7 +49,7 @@
   const all = [...document.querySelectorAll("[data-plot]")].map((box) => draw(box.dataset.plot, box));
   Promise.all(all).then(() => { document.documentElement.dataset.drawn = "yes"; });
 
-  const repaint = () => drawn.forEach((box) => Plotly.relayout(box, theme()));
+  const repaint = () => drawn.forEach((box) => Plotly.relayout(box, theme(box.layout)));
   window.matchMedia("(prefers-color-scheme: dark)").addEventListener("change", repaint);
 
   for (const button of document.querySelectorAll("[data-log]")) {
