@@ -19,6 +19,7 @@ from servebench.loadgen.runclock import RunClock
 from servebench.loadgen.transport.client import Client
 from servebench.loadgen.worker.counting import AnswerCounter
 from servebench.loadgen.worker.live import LiveCounters
+from servebench.loadgen.worker.permit import Permit
 from servebench.loadgen.worker.recorder import Recorder
 from servebench.loadgen.worker.requester import Requester, RequestParts
 from servebench.wire.endpoints import ENDPOINTS
@@ -226,6 +227,7 @@ def rows_of(folder: Path, url: str, requests: Requests) -> tuple[list[dict[str, 
                 mean_gap_ns={},
             ),
             clock=RunClock(identity().epoch_monotonic_ns),
+            permit=Permit(),
             client=client,
             recorder=recorder,
             live=LiveCounters(),

@@ -7,6 +7,8 @@ import weakref
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from socketserver import StreamRequestHandler, ThreadingTCPServer
+from threading import Thread
 
 import gevent
 import msgspec
@@ -14,6 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from servebench.core.units import NS_PER_S
 from servebench.loadgen.master.interactive import interactive_workload
 from servebench.loadgen.messages import Arm, Closed, NeedSeqs, Prepare, Status, Stop, WorkerFault
 from servebench.loadgen.worker.counting import AnswerCounter
@@ -22,7 +25,7 @@ from servebench.loadgen.worker.memory import settle_memory
 from servebench.loadgen.worker.session import WorkerSession, WorkerSetup
 from servebench.workload.codec import encode_workload
 from servebench.workload.model import Closed as ClosedLoad
-from servebench.workload.model import Workload
+from servebench.workload.model import Requests, Workload
 
 RUN_ID = "20260101T000000Z-end-0001"
 LIMIT_S = 30
@@ -140,6 +143,51 @@ def test_an_engine_that_fails_is_told_of_and_leaves_nothing_running(tmp_path: Pa
     assert len(outbox.of(Closed)) == 1
     assert not outbox.of(NeedSeqs)
     assert gc.callbacks == callbacks
+
+
+@pytest.fixture
+def busy_server() -> Iterator[int]:
+    """Give a port that answers every request with 503 and asks for a pause longer than a test may take."""
+    head = b"HTTP/1.1 503 Busy\r\nRetry-After: 59\r\nContent-Length: 2\r\n\r\n{}"
+
+    class Handler(StreamRequestHandler):
+        def handle(self) -> None:
+            self.request.recv(65_536)
+            self.wfile.write(head)
+
+    with ThreadingTCPServer(("127.0.0.1", 0), Handler) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        yield int(server.server_address[1])
+        server.shutdown()
+
+
+@pytest.mark.parametrize("way", ["stop", "cancel"])
+def test_a_request_that_waits_for_its_retry_ends_with_the_stop_and_has_a_row_that_says_so(
+    way: str, tmp_path: Path, busy_server: int
+) -> None:
+    outbox = Outbox()
+    load = msgspec.structs.replace(closed_load(users=3), requests=Requests(retries=4))
+    session = session_of(tmp_path, busy_server, load, outbox)
+    arm(session)
+    session.add_block(0, 3)
+    session.set_users(3)
+    told = tmp_path / RUN_ID
+    with gevent.Timeout(LIMIT_S):
+        while not any(isinstance(m, Status) and m.totals.inflight == 3 for m in outbox.sent):
+            gevent.sleep(0.01)
+        gevent.sleep(0.5)  # the answers are here, the pauses have begun
+    far_ns = LIMIT_S * 10 * NS_PER_S
+    session.stop(Stop(run_id=RUN_ID, stop_ns=far_ns if way == "cancel" else 1, drain_ns=far_ns))
+    if way == "cancel":
+        session.cancel_now()
+        session.stop(Stop(run_id=RUN_ID, stop_ns=1, drain_ns=0))
+    session.close()
+    assert session.closed.wait(LIMIT_S), "the pause of 59 s was waited for"
+    rows = pq.read_table(told / "requests").to_pylist()
+    found = sorted((row["seq"], row["attempt"], row["outcome"], row["error_class"]) for row in rows)
+    refused = [(seq, 0, "http_error", "http_503") for seq in range(3)]
+    assert found == sorted([*refused, *((seq, 1, "cancelled", "run_stopped") for seq in range(3))])
+    assert all((row["sent_ns"] is None) == (row["attempt"] == 1) for row in rows)
 
 
 class Cycle:

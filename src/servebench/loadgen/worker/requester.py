@@ -9,12 +9,13 @@ from gevent.event import Event
 
 from servebench.core.outcomes import Outcome
 from servebench.core.records import Answer, Ask, Message, RequestRecord, SendStamps
-from servebench.core.units import NS_PER_MS
+from servebench.core.units import NS_PER_MS, NS_PER_S
 from servebench.loadgen.runclock import RunClock
 from servebench.loadgen.transport.client import Client
 from servebench.loadgen.transport.retrying import Course
 from servebench.loadgen.worker.counting import AnswerCounter
 from servebench.loadgen.worker.live import LiveCounters
+from servebench.loadgen.worker.permit import Permit
 from servebench.loadgen.worker.recorder import Recorder
 from servebench.wire.endpoint import Endpoint
 from servebench.workload.model import Requests
@@ -46,6 +47,7 @@ class Requester:
         *,
         parts: RequestParts,
         clock: RunClock,
+        permit: Permit,
         client: Client,
         recorder: Recorder,
         live: LiveCounters,
@@ -53,7 +55,7 @@ class Requester:
         tell_locust: Callable[[RequestRecord, int], None],
         on_failure: Callable[[BaseException], None],
     ) -> None:
-        self._parts, self._clock, self._client = parts, clock, client
+        self._parts, self._clock, self._permit, self._client = parts, clock, permit, client
         self._recorder, self._live, self._counter = recorder, live, counter
         self._tell_locust, self._on_failure = tell_locust, on_failure
         self.inflight = 0
@@ -176,16 +178,29 @@ class Requester:
                 request_bytes=done.request_bytes,
             )
             pause_s = course.pause_after_s(done)
-            if pause_s is None or self._halted.wait(pause_s):
+            if pause_s is None or self._halted.is_set():
                 return record
             self._recorder.add(record)
+            if done.redirected_to is None and not self._rest_before_retry(pause_s):
+                now_ns = self._clock.to_monotonic_ns(self._clock.now_ns())
+                answer = Answer(outcome=Outcome.CANCELLED, error_class="run_stopped", end_ns=now_ns)
+                return self._record(ask, SendStamps(), answer, late=False, attempt=course.attempt)
 
-    def _record(self, ask: Ask, stamps: SendStamps, answer: Answer, *, late: bool) -> RequestRecord:
+    def _rest_before_retry(self, pause_s: float) -> bool:
+        """Wait; False when the run's sending ends before the pause does. A redirect belongs to what was sent."""
+        due_ns = self._clock.now_ns() + round(pause_s * NS_PER_S)
+        if due_ns < self._permit.stop_ns:
+            gevent.wait((self._halted, self._permit.stopping), pause_s, count=1)
+        if due_ns >= self._permit.stop_ns:
+            return False
+        return not self._halted.wait(max(0, due_ns - self._clock.now_ns()) / NS_PER_S)
+
+    def _record(self, ask: Ask, stamps: SendStamps, answer: Answer, *, late: bool, attempt: int = 0) -> RequestRecord:
         """Return the row of a request that was not sent."""
         return RequestRecord(
             ask=ask,
-            attempt=0,
-            request_id=self._request_id(ask, 0),
+            attempt=attempt,
+            request_id=self._request_id(ask, attempt),
             stamps=stamps,
             answer=answer,
             late=late,

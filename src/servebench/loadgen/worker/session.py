@@ -163,6 +163,7 @@ class WorkerSession:
         self._requester = Requester(
             parts=parts,
             clock=clock,
+            permit=self._permit,
             client=self._client,
             recorder=self._recorder,
             live=self._live,
