@@ -2,9 +2,11 @@
 
 import json
 import os
+import re
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -12,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
+import pytest
 
 ROOT = Path(__file__).parents[1]
 
@@ -122,3 +125,23 @@ def manifest_of(run: Path) -> dict[str, Any]:
 def lost_of(manifest: dict[str, Any]) -> set[int]:
     """Return the seqs that the manifest names as lost."""
     return {seq for first, last in manifest["lost"] for seq in range(first, last + 1)}
+
+
+def await_epoch(nodes: Nodes) -> int:
+    """Return the monotonic time of the run's zero, once the run is armed."""
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        try:
+            if epoch_ns := manifest_of(nodes.run)["epoch_monotonic_ns"]:
+                return int(epoch_ns)
+        except (ValueError, OSError):
+            pass
+        time.sleep(0.02)
+    pytest.fail(f"the run did not begin\n{nodes.logs()}")
+
+
+def seq_of(request_id: str | None) -> int:
+    """Return the seq that a request id names."""
+    found = re.fullmatch(r"[0-9a-f]{8}-(\d+)-0", request_id or "")
+    assert found, request_id
+    return int(found[1])

@@ -5,7 +5,6 @@ SERVEBENCH_KILL_RUNS=10 kills at 50 instants in 10 runs; the suite makes one run
 
 import os
 import random
-import re
 import signal
 import time
 from collections.abc import Iterator
@@ -15,7 +14,7 @@ from typing import Any
 import psutil
 import pyarrow.parquet as pq
 import pytest
-from tests.nodes import Nodes, lost_of, manifest_of, nodes_in, rows_of
+from tests.nodes import Nodes, await_epoch, lost_of, manifest_of, nodes_in, rows_of, seq_of
 from tests.servers.simulator import StartSim, sim_starter
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
@@ -93,25 +92,6 @@ def run_and_kill(nodes: Nodes, rng: random.Random) -> dict[int, int]:
     return killed
 
 
-def await_epoch(nodes: Nodes) -> int:
-    """Return the monotonic time of the run's zero, once the run is armed."""
-    deadline = time.monotonic() + 60
-    while time.monotonic() < deadline:
-        try:
-            if epoch_ns := manifest_of(nodes.run)["epoch_monotonic_ns"]:
-                return int(epoch_ns)
-        except (ValueError, OSError):
-            pass
-        time.sleep(0.02)
-    pytest.fail(f"the run did not begin\n{nodes.logs()}")
-
-
-def seq_of(request_id: str | None) -> int:
-    found = re.fullmatch(r"[0-9a-f]{8}-(\d+)-0", request_id or "")
-    assert found, request_id
-    return int(found[1])
-
-
 def check_names(manifest: dict[str, Any], seen_and_lost: set[int], never_seen: set[int]) -> None:
     """Hold each name against the server's log."""
     causes = {
@@ -169,3 +149,28 @@ def test_a_worker_that_is_told_to_go_passes_its_share_on_at_once_and_records_wha
 def leaver(manifest: dict[str, Any], pid: int) -> str:
     """Return the name under which a process recorded."""
     return next(str(worker["worker"]) for worker in manifest["workers"] if worker["pid"] == pid)
+
+
+def test_a_run_whose_workers_all_died_ends_with_exit_4_and_names_what_they_had_not_written(
+    tmp_path: Path, start_sim: StartSim
+) -> None:
+    sim = start_sim(preset="fast")
+    with nodes_in(tmp_path, f"http://127.0.0.1:{sim.port}") as nodes:
+        master = nodes.master(nodes.workload(rate=20, duration="120s"), 2, "--show-invalid")
+        workers = [nodes.worker(), nodes.worker()]
+        epoch_ns = await_epoch(nodes)
+        time.sleep(max(0.0, 8 - (time.monotonic_ns() - epoch_ns) / 1e9))
+        for worker in workers:
+            worker.send_signal(signal.SIGKILL)
+        assert master.wait(100) == 4, nodes.logs()
+        said = nodes.logs()
+        manifest, rows = manifest_of(nodes.run), rows_of(nodes.run)
+        seen = {seq_of(record.request_id) for record in sim.stop()}
+    assert "every worker was lost" in said
+    assert manifest["stop_cause"].startswith("fault: every worker was lost")
+    assert manifest["verdict"]["status"] == "invalid"
+    seqs = [row["seq"] for row in rows]
+    assert seqs
+    assert len(seqs) == len(set(seqs))
+    assert set(seqs) | lost_of(manifest) == set(range(manifest["planned"]))
+    check_names(manifest, seen - set(seqs), lost_of(manifest) - seen)

@@ -128,3 +128,20 @@ def test_a_start_from_the_reading_greenlet_runs_beside_it_and_any_other_at_once(
     with pytest.raises(AttributeError):
         MasterRunner.start(runner, 3, 1)  # Locust's own, which wants more of a runner
     assert len(spawned) == 1
+
+
+def test_locust_ends_a_test_without_workers_from_the_greenlet_that_counts_heartbeats() -> None:
+    compat.apply()
+    beat = inspect.getsource(inspect.unwrap(MasterRunner.heartbeat_worker))
+    assert beat.count(" self.stop()\n") == 1
+    assert "if self.worker_count <= 0:" in beat[: beat.index(" self.stop()\n")]
+    assert "self.heartbeat_worker)" in inspect.getsource(MasterRunner)
+
+
+def test_a_stop_from_the_heartbeat_greenlet_does_nothing_and_any_other_is_locusts_own() -> None:
+    compat.apply()
+    runner: Any = SimpleNamespace(_servebench_heart=gevent.getcurrent())
+    MasterRunner.stop(runner)
+    runner._servebench_heart = None
+    with pytest.raises(AttributeError):
+        MasterRunner.stop(runner)  # Locust's own, which wants more of a runner

@@ -79,7 +79,14 @@ def text_of(event: str) -> str:
 class StartSim(Protocol):
     """Starts a simulator; every one is ended with the test."""
 
-    def __call__(self, *options: str, preset: str = "fast", environment: dict[str, str] | None = None) -> Sim: ...
+    def __call__(
+        self,
+        *options: str,
+        preset: str = "fast",
+        environment: dict[str, str] | None = None,
+        host: str = "127.0.0.1",
+        prefix: tuple[str, ...] = (),
+    ) -> Sim: ...
 
 
 @contextmanager
@@ -87,10 +94,19 @@ def sim_starter(folder: Path) -> Iterator[StartSim]:
     """Give a function that starts simulators with truth logs in `folder`."""
     started: list[Sim] = []
 
-    def start(*options: str, preset: str = "fast", environment: dict[str, str] | None = None) -> Sim:
+    def start(
+        *options: str,
+        preset: str = "fast",
+        environment: dict[str, str] | None = None,
+        host: str = "127.0.0.1",
+        prefix: tuple[str, ...] = (),
+    ) -> Sim:
         truth_log = folder / f"truth-{len(started)}.jsonl"
         process = subprocess.Popen(
-            [sys.executable, "-m", "servebench.sim", "--preset", preset, "--truth-log", str(truth_log), *options],
+            [
+                *(*prefix, sys.executable, "-m", "servebench.sim", "--preset", preset, "--host", host),
+                *("--truth-log", str(truth_log), *options),
+            ],
             env={**os.environ, "PYTHONPATH": str(ROOT / "src"), **(environment or {})},
             stdout=subprocess.PIPE,
             text=True,
@@ -99,7 +115,7 @@ def sim_starter(folder: Path) -> Iterator[StartSim]:
         line = process.stdout.readline()
         sim = Sim(process=process, port=int(line.rpartition(":")[2]), truth_log=truth_log)
         started.append(sim)
-        assert line == f"listening http://127.0.0.1:{sim.port}\n"
+        assert line == f"listening http://{host}:{sim.port}\n"
         return sim
 
     try:

@@ -142,6 +142,9 @@ def _derived(manifest: Manifest, keys: RowKeys, seq: int) -> _Blame:
     A lost worker had begun what was due before its last word (unflushed) and not what was due later; what was due
     within a lease after that word may have begun. One that ended in order sent all it begun to disk, or says that not.
     """
+    sharing = _sharing(manifest.members, seq)
+    if sharing is not None and not sharing.workers:
+        return _Blame(None, UNDISPATCHED, True)
     owner = _owner(manifest.members, keys, seq)
     record = next((worker for worker in manifest.workers if worker.worker == owner), None)
     if record is None:
@@ -158,11 +161,17 @@ def _derived(manifest: Manifest, keys: RowKeys, seq: int) -> _Blame:
     return _Blame(owner, UNDISPATCHED, bool(before_ns > record.last_heard_ns + GREY_NS))
 
 
+def _sharing(members: list[MembersRecord], seq: int) -> MembersRecord | None:
+    """Return who shared the plan when the seq was due, None where the manifest does not say from which seq on."""
+    exact = [record for record in members if record.first_seq is not None and record.first_seq <= seq]
+    return exact[-1] if exact else None
+
+
 def _owner(members: list[MembersRecord], keys: RowKeys, seq: int) -> str | None:
     """Return the member whose turn the seq was, None where a change of members lies near its unknown time."""
-    exact = [record for record in members if record.first_seq is not None and record.first_seq <= seq]
-    if exact:
-        return exact[-1].workers[seq % len(exact[-1].workers)] if exact[-1].workers else None
+    sharing = _sharing(members, seq)
+    if sharing is not None:
+        return sharing.workers[seq % len(sharing.workers)] if sharing.workers else None
     place = int(np.searchsorted(keys.seq, seq))
     before = keys.intended_ns[place - 1] if place else -np.inf
     after = keys.intended_ns[place] if place < len(keys.seq) else np.inf

@@ -12,7 +12,7 @@ import gevent
 from locust import argument_parser, runners, stats
 
 REPORT_INTERVAL_S = 1.0
-_LISTENER = "_servebench_listener"
+_LISTENER, _HEART = "_servebench_listener", "_servebench_heart"
 
 
 def apply() -> None:
@@ -25,6 +25,7 @@ def apply() -> None:
     # are still coming in. It takes an exception there for an answer.
     runners.inspect = SimpleNamespace(stack=_name_no_caller)  # type: ignore[attr-defined, assignment] # for the module
     _keep_listening()
+    _go_on_alone()
     stats.bucket_response_time = three_digits  # type: ignore[assignment] # Locust says int; its keys may be any number
 
 
@@ -58,6 +59,32 @@ def _keep_listening() -> None:
     setattr(master, _LISTENER, None)
     master.client_listener = client_listener  # type: ignore[method-assign]
     master.start = start_beside  # type: ignore[method-assign]
+
+
+def _go_on_alone() -> None:
+    """Keep Locust's master from ending the test as if somebody had asked for it when no worker is heard for 4 s.
+
+    A network that is down for 10 s would end a run of hours, and one whose workers all died would count as finished.
+    The coordinator knows which workers it has and ends the run itself.
+    """
+    master = runners.MasterRunner
+    if hasattr(master, _HEART):
+        return
+    beat, stop = master.heartbeat_worker, master.stop
+
+    @functools.wraps(beat)
+    def heartbeat_worker(self: Any) -> Any:  # noqa: ANN401 - Locust is untyped
+        setattr(self, _HEART, gevent.getcurrent())
+        return beat(self)
+
+    @functools.wraps(stop)
+    def stop_unless_alone(self: Any, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401 - Locust is untyped
+        if gevent.getcurrent() is not getattr(self, _HEART):
+            stop(self, *args, **kwargs)
+
+    setattr(master, _HEART, None)
+    master.heartbeat_worker = heartbeat_worker  # type: ignore[method-assign]
+    master.stop = stop_unless_alone  # type: ignore[method-assign]
 
 
 def three_digits(milliseconds: float) -> float:

@@ -66,3 +66,14 @@ def test_what_a_worker_that_ended_in_order_lacks_depends_on_what_it_says_is_on_d
 def test_a_worker_that_was_never_heard_of_leaves_the_cause_unknown() -> None:
     books = account(manifest(worker("w0", "lost")), all_but({4}))
     assert books.lost == (LostRange(first=4, last=4, worker="w0", cause="unknown"),)
+
+
+def test_what_came_due_while_nobody_shared_the_load_was_never_sent() -> None:
+    run = manifest(worker("w0", "closed", begun=14, rows=14))
+    run.members = [
+        MembersRecord(from_ns=0, first_seq=0, workers=["w0"]),
+        MembersRecord(from_ns=5 * S, first_seq=5, workers=[]),
+        MembersRecord(from_ns=11 * S, first_seq=11, workers=["w0"]),
+    ]
+    books = account(run, all_but(set(range(5, 11))))
+    assert books.lost == (LostRange(first=5, last=10, worker=None, cause="undispatched"),)

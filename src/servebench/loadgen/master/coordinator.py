@@ -46,8 +46,10 @@ ARM_AHEAD_NS = 300 * NS_PER_MS
 STOP_AHEAD_NS = 300 * NS_PER_MS
 """Sending ends this long after the word is given, so that every worker hears of it before it has gone past."""
 DRAIN_SILENT_NS = 10 * NS_PER_S
-GIVEN_UP_NS = 5 * NS_PER_S
-"""A run waits this long for a lost worker to return: a machine that stalls makes workers silent for a moment."""
+GIVEN_UP_NS = 15 * NS_PER_S
+"""A run that is over waits this long for a lost worker to return with its rows: its network may be down for 10 s."""
+ALONE_NS = 30 * NS_PER_S
+"""A run without any worker waits this long for one: as long as workers wait for their master."""
 LEASE_EVERY_S = 0.2
 LEASE_BATCH = 16
 CLOSE_LIMIT_S = 30.0
@@ -297,7 +299,7 @@ class Coordinator:
 
     def _all_done(self) -> bool:
         live = self._roster.live()
-        if self._stop is None and (away := self._roster.may_return(GIVEN_UP_NS)):
+        if self._stop is None and (away := self._roster.may_return(GIVEN_UP_NS if live else ALONE_NS)):
             return bool(live) and all(state.done for state in (*(state for _, state in live), *away))
         if not live and self._stop is None:
             self.fail(HarnessError("every worker was lost; what they had written is kept"))

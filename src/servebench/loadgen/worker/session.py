@@ -56,8 +56,12 @@ from servebench.workload.schedule import Schedule, plan
 
 log = logging.getLogger(__name__)
 
-MASTER_SILENT_NS = 5 * NS_PER_S
-"""Without a lease for this long the master is taken for dead: nothing more is sent, what there is is written."""
+MASTER_SILENT_NS = 30 * NS_PER_S
+"""Without a lease for this long the master is taken for dead, and this worker's part of the run ends.
+
+Nothing is sent without a lease anyway, and finished rows are on disk after 5 s: this only decides how long a network
+may be down for the worker to take part again.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
