@@ -87,9 +87,14 @@ _SCHEMAS = ("json_schema", "schema")
 
 
 def read_check(value: object, folder: Path) -> Check:
-    """Return the check that a file's mapping means, complete in itself: schemas inside it, paths absolute.
+    """Return the check that a file's mapping means, complete in itself; raises what the two steps raise."""
+    return complete_check(parse_check(value), folder)
 
-    Relative paths are those below `folder`. Raises ValueError with what is wrong and the way out.
+
+def parse_check(value: object) -> Check:
+    """Return the check that a file's mapping means; reads no file.
+
+    Raises ValueError with what is wrong and the way out.
     """
     if not isinstance(value, dict):
         msg = f"a mapping such as {{contains: text}} is wanted; checks: {', '.join(KINDS)}"
@@ -101,7 +106,23 @@ def read_check(value: object, folder: Path) -> Check:
         text, _, place = str(error).partition(" - at `$.")
         msg = f"{place.rstrip('`')}: {text[:1].lower()}{text[1:]}" if place else text
         raise ValueError(msg) from None
-    return _completed(check, folder)
+    changes = {name: (texts,) for name in _TEXTS if isinstance(texts := getattr(check, name), str)}
+    check = msgspec.structs.replace(check, **changes)
+    _values(check)
+    return check
+
+
+def complete_check(check: Check, folder: Path) -> Check:
+    """Return a check that no other file is needed for: schemas inside it, the file of a function by absolute path.
+
+    Relative paths are those below `folder`. Raises ValueError where one cannot be read.
+    """
+    changes: dict[str, Any] = {
+        name: _schema_in(folder / schema) for name in _SCHEMAS if isinstance(schema := getattr(check, name), str)
+    }
+    if check.python is not None:
+        changes["python"] = _function_in(check.python, folder)
+    return msgspec.structs.replace(check, **changes) if changes else check
 
 
 def checks_of(data: bytes) -> tuple[Check, ...]:
@@ -154,19 +175,6 @@ def _one_kind(value: dict[str, object]) -> None:
     if value[kinds[0]] is None:
         msg = f"{kinds[0]}: is empty"
         raise ValueError(msg)
-
-
-def _completed(check: Check, folder: Path) -> Check:
-    changes: dict[str, Any] = {name: (texts,) for name in _TEXTS if isinstance(texts := getattr(check, name), str)}
-    for name in _SCHEMAS:
-        schema = getattr(check, name)
-        if isinstance(schema, str):
-            changes[name] = _schema_in(folder / schema)
-    if check.python is not None:
-        changes["python"] = _function_in(check.python, folder)
-    check = msgspec.structs.replace(check, **changes)
-    _values(check)
-    return check
 
 
 def _schema_in(path: Path) -> dict[str, Any] | bool:

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import msgspec
 import yaml
 
 from servebench.core.units import format_duration
@@ -54,6 +55,7 @@ def document_of(workload: Workload) -> Document:
         "load": _load(workload) if workload.closed is None else _closed(workload.closed),
         "requests": _requests(workload.requests),
         **_objectives(workload.objectives),
+        **({"accept": msgspec.to_builtins(workload.accept)} if workload.accept else {}),
     }
 
 
@@ -234,7 +236,7 @@ def _objectives(objectives: tuple[Objective, ...]) -> Document:
     document: Document = {}
     for objective in objectives:
         if objective.quantile is None:
-            document[objective.metric] = objective.limit
+            document[objective.metric] = {"min": objective.limit} if objective.at_least else objective.limit
         else:
             limit = format_duration(round(objective.limit))
             document.setdefault(objective.metric, {})[words[objective.quantile]] = limit

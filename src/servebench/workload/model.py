@@ -8,6 +8,8 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
+from servebench.workload.checks import Check
+
 TraceKind = Literal["azure", "burstgpt", "csv", "mooncake", "qwen-bailian", "ragpulse", "servegen"]
 
 SourceKind = Literal[
@@ -229,7 +231,7 @@ class Requests(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Objective(msgspec.Struct, frozen=True, kw_only=True):
-    """An upper limit: metric `metric` at `quantile` (None for a share) stays at or below `limit`.
+    """A limit: metric `metric` at `quantile` (None for a share) stays at or below `limit`, or above with `at_least`.
 
     `limit` is in the registry's base unit: ns, ns per token, or a share of 1.
     """
@@ -237,6 +239,7 @@ class Objective(msgspec.Struct, frozen=True, kw_only=True):
     metric: str
     quantile: float | None
     limit: float
+    at_least: bool = False
 
 
 class Closed(msgspec.Struct, frozen=True, kw_only=True):
@@ -259,7 +262,10 @@ class Closed(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Workload(msgspec.Struct, frozen=True, kw_only=True):
-    """A whole workload. Equal JSON means equal load. Closed load has no phases; everything else has no `closed`."""
+    """A whole workload. Equal JSON means equal load. Closed load has no phases; everything else has no `closed`.
+
+    `accept` is asked of every answer, beside what its prompt asks.
+    """
 
     name: str
     seed: int
@@ -270,6 +276,7 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True):
     requests: Requests = Requests()
     objectives: tuple[Objective, ...] = ()
     closed: Closed | None = None
+    accept: tuple[Check, ...] = ()
 
     @property
     def duration_ns(self) -> int:

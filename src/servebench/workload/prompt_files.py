@@ -3,7 +3,8 @@
 Blank lines are no rows, and a prompt is never stripped. What a row must have and has not is a fault with its line; of
 ShareGPT and OASST dumps, which are full of such rows, they are skipped and counted by reason instead.
 
-mt-bench: `turns`. self-instruct: the instruction, and below it its first input. humaneval, jsonl: `prompt`.
+mt-bench: `turns`. self-instruct: the instruction, and below it its first input. humaneval: `prompt`. jsonl: `prompt`,
+and maybe `accept`, the checks of its answer.
 arena-hard: `prompt`, or the content of `turns`. sharegpt: an array of `conversations`, each a list of `from` and
 `value`. oasst: one tree of messages per line. text: the paragraphs, long ones in passages of 12 lines.
 """
@@ -13,10 +14,12 @@ import json
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
 from servebench.core.errors import Fault, InputError, SpecError
 from servebench.workload.builtin import open_data
+from servebench.workload.checks import checks_json, read_check
 from servebench.workload.model import PromptSource
 
 MAX_FAULTS = 20
@@ -31,10 +34,14 @@ _ASIDE = frozenset({"system", "tool", "function"})
 
 
 class Talk(NamedTuple):
-    """What a user says, turn by turn, and the reply to the first turn; None: the file has none."""
+    """What a user says, turn by turn, and the reply to the first turn; None: the file has none.
+
+    `checks` is the JSON of what the answer to the first turn must be, empty where the file says nothing.
+    """
 
     turns: tuple[str, ...]
     reply: str | None = None
+    checks: bytes = b""
 
 
 class Row(NamedTuple):
@@ -64,7 +71,7 @@ def read_talks(source: PromptSource, skipped: Counter[str]) -> Iterator[Talk]:
     with open_data(source.path) as stream:
         for row in _rows(source, stream):
             try:
-                talks = _talks(source.kind, row)
+                talks = _talks(source, row)
             except NoPromptError as error:
                 if source.kind == "sharegpt" and row.fault is None:
                     skipped[error.place] += 1
@@ -175,8 +182,9 @@ def _passages(stream: BinaryIO, source: str) -> Iterator[Row]:
         yield Row(begin, "".join(lines).rstrip("\r\n"))
 
 
-def _talks(kind: str, row: Row) -> list[Talk]:
+def _talks(source: PromptSource, row: Row) -> list[Talk]:
     """Return the conversations of a row; raises NoPromptError where it holds none."""
+    kind = source.kind
     if row.fault is not None:
         raise NoPromptError("text", row.fault)
     if kind == "text":
@@ -184,7 +192,25 @@ def _talks(kind: str, row: Row) -> list[Talk]:
     if not isinstance(row.value, dict):
         place = "not_an_object" if kind == "sharegpt" else "row"
         raise NoPromptError(place, f"a JSON object is wanted, not {type(row.value).__name__}")
-    return _oasst(row.value) if kind == "oasst" else [_TAKE[kind](row.value)]
+    if kind == "oasst":
+        return _oasst(row.value)
+    talk = _TAKE[kind](row.value)
+    if kind == "jsonl" and "accept" in row.value:
+        talk = talk._replace(checks=_checks(row.value["accept"], Path(source.path).parent))
+    return [talk]
+
+
+def _checks(items: object, folder: Path) -> bytes:
+    """Return the checks of a prompt as JSON; paths in them are those below `folder`."""
+    if not isinstance(items, list):
+        raise NoPromptError("accept", "a list of checks is wanted")
+    checks = []
+    for number, item in enumerate(items):
+        try:
+            checks.append(read_check(item, folder))
+        except ValueError as error:
+            raise NoPromptError(f"accept[{number}]", str(error)) from error
+    return checks_json(tuple(checks)) if checks else b""
 
 
 def _word(row: dict[str, Any], key: str) -> str:

@@ -47,6 +47,7 @@ class PromptSet:
         self._filler, self.blocks, self.shared_share = filler, blocks, shared_share
         self._join_weight = token_weight(JOIN)
         self._salt = ""
+        self._checks = pile.checks
         self.skipped = dict(pile.skipped)
         self.replies = None if pile.replies is None else np.array(pile.replies, dtype=np.int32)
         begins = np.array(pile.starts, dtype=np.int64)
@@ -81,7 +82,7 @@ class PromptSet:
                 continue
             rows = read_talks(source, pile.skipped)
             for row in _first_turns(rows) if source.kind == "oasst" and not whole else rows:
-                pile.add(row.turns if whole else row.turns[:1], row.reply)
+                pile.add(row.turns if whole else row.turns[:1], row.reply, row.checks)
         if not len(pile) and blocks is None:
             reasons = ", ".join(f"{count} {reason}" for reason, count in pile.skipped.items())
             msg = f"{', '.join(source.path for source in prompts.sources)}: no usable prompt (skipped: {reasons})"
@@ -109,6 +110,15 @@ class PromptSet:
         if self.blocks is not None:
             return self.blocks.text(prompt_id, None)
         return self._blob[self._offsets[prompt_id] : self._offsets[prompt_id + 1]].decode()
+
+    @property
+    def has_checks(self) -> bool:
+        """Whether any prompt asks something of its answer."""
+        return bool(self._checks)
+
+    def checks(self, prompt_id: int) -> bytes:
+        """Return what a prompt asks of its answer, as JSON of `workload.checks`; empty where it asks nothing."""
+        return self._checks.get(prompt_id, b"")
 
     def weight(self, prompt_id: int) -> float:
         """Return the tokens of a prompt as it stands, by estimate; not of one made of blocks."""
@@ -146,17 +156,23 @@ class Pile:
         self.offsets = array("q", [0])
         self.starts = array("q")
         self.replies = replies
+        self.checks: dict[int, bytes] = {}
         self.skipped: Counter[str] = Counter()
 
     def __len__(self) -> int:
         return len(self.offsets) - 1
 
-    def add(self, turns: Sequence[str], reply: str | None = None) -> None:
-        """Take the turns of one conversation; counts it as skipped where a reply is wanted and missing."""
+    def add(self, turns: Sequence[str], reply: str | None = None, checks: bytes = b"") -> None:
+        """Take the turns of one conversation; counts it as skipped where a reply is wanted and missing.
+
+        `checks` are of the answer to the first turn.
+        """
         if self.replies is not None and reply is None:
             self.skipped["no_reply"] += 1
             return
         self.starts.append(len(self))
+        if checks:
+            self.checks[len(self)] = checks
         for turn in turns:
             self.blob += turn.encode()
             self.offsets.append(len(self.blob))

@@ -25,10 +25,12 @@ from servebench.workload.model import (
 )
 from servebench.workload.places import Place, Wrong, checked
 from servebench.workload.processes import law_of
+from servebench.workload.resolve_checks import checks_of_spec
 from servebench.workload.resolve_prompts import prompts_against_phases, prompts_of
 from servebench.workload.segments import diurnal_of, segments_of
 from servebench.workload.spec import (
     QUANTILES,
+    LeastSpec,
     ObjectivesSpec,
     SharedPrefixCache,
     TargetSpec,
@@ -53,6 +55,7 @@ def resolve(spec: WorkloadSpec, folder: Path) -> tuple[Workload | None, list[Wro
     shapes = load.phases if isinstance(load, OpenLoad) else ()
     phases = tuple(_phase(phase, ("load", "phases", index), files) for index, phase in enumerate(shapes))
     prompts = prompts_of(spec.prompts, phases, files)
+    accept = checks_of_spec(spec.accept, files)
     cache = spec.target.cache
     if isinstance(cache, SharedPrefixCache):
         prompts = msgspec.structs.replace(prompts, shared_share=cache.share)
@@ -75,6 +78,7 @@ def resolve(spec: WorkloadSpec, folder: Path) -> tuple[Workload | None, list[Wro
         requests=_requests(spec.requests),
         objectives=tuple(_objectives(spec.objectives)),
         closed=_closed(load) if isinstance(load, ClosedLoad) else None,
+        accept=accept,
     )
     return workload, []
 
@@ -221,6 +225,8 @@ def _objectives(objectives: ObjectivesSpec) -> Iterable[Objective]:
         limits = getattr(objectives, metric)
         if isinstance(limits, float):
             yield Objective(metric=metric, quantile=None, limit=limits)
+        elif isinstance(limits, LeastSpec):
+            yield Objective(metric=metric, quantile=None, limit=limits.min, at_least=True)
         elif limits is not None:
             for name, quantile in QUANTILES.items():
                 limit_ns = getattr(limits, name)

@@ -4,10 +4,11 @@ Every model refuses unknown keys and converts nothing silently. `LATER_KEYS` and
 format that this version does not build; they are refused by name instead of being taken for slips.
 """
 
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import BeforeValidator, Field, WithJsonSchema, field_validator, model_validator
 
+from servebench.workload.checks import check_json_schema, parse_check
 from servebench.workload.model import EndpointName
 from servebench.workload.spec_load import ClosedLoad, LoadSpec
 from servebench.workload.spec_prompts import PromptsSpec
@@ -15,7 +16,7 @@ from servebench.workload.spec_requests import RequestsSpec
 from servebench.workload.strict import Strict, wrong
 from servebench.workload.words import Declared, Duration, Share, Slug
 
-LATER_KEYS = frozenset({"accept"})
+LATER_KEYS: frozenset[str] = frozenset()
 LATER_WORDS: dict[str, frozenset[str]] = {
     "lengths": frozenset({"exact"}),
 }
@@ -90,6 +91,15 @@ class LimitsSpec(Strict):
         return self
 
 
+class LeastSpec(Strict):
+    """A lower limit of a share."""
+
+    min: Share
+
+
+CheckSpec = Annotated[Any, BeforeValidator(parse_check), WithJsonSchema(check_json_schema())]
+
+
 class ObjectivesSpec(Strict):
     """What a good run keeps to; keys are names of metrics."""
 
@@ -101,6 +111,10 @@ class ObjectivesSpec(Strict):
     e2e: LimitsSpec | None = None
     e2e_intended: LimitsSpec | None = None
     error_rate: Share | None = None
+    accepted_share: LeastSpec | None = Field(default=None, description="of the checked answers, e.g. {min: 99%}")
+    good_share: LeastSpec | None = Field(
+        default=None, description="of all that ended: accepted, and within the limits of each request's metrics"
+    )
 
 
 class WorkloadSpec(Strict):
@@ -113,6 +127,7 @@ class WorkloadSpec(Strict):
     load: LoadSpec
     requests: RequestsSpec = RequestsSpec()
     objectives: ObjectivesSpec = ObjectivesSpec()
+    accept: tuple[CheckSpec, ...] = Field(default=(), description="what every answer must be")
 
     @model_validator(mode="after")
     def _some_things_are_open(self) -> Self:

@@ -6,7 +6,13 @@ from typing import Any
 
 import pytest
 
+from servebench.core.errors import SpecError
 from servebench.workload.checks import Check, check_json_schema, checks_json, checks_of, read_check
+from servebench.workload.codec import decode_workload, encode_workload
+from servebench.workload.load import parse_workload
+from servebench.workload.model import Objective
+from servebench.workload.prompts import PromptSet
+from servebench.workload.resolve import dump_yaml
 
 HERE = Path("/nonexistent")
 
@@ -88,7 +94,79 @@ def test_one_text_is_a_list_of_one() -> None:
 
 
 def test_the_json_schema_for_editors_takes_what_is_read_and_refuses_an_unknown_key() -> None:
-    jsonschema_rs = pytest.importorskip("jsonschema_rs")
+    jsonschema_rs = pytest.importorskip("jsonschema_rs", reason="jsonschema_rs is not installed: make setup")
     validator = jsonschema_rs.validator_for(check_json_schema())
     assert all(validator.is_valid(item) for item in CHECKS)
     assert not validator.is_valid({"contain": "x"})
+
+
+GOOD = """\
+name: chat
+prompts:
+  source: {kind: jsonl, path: prompts.jsonl}
+load: {kind: open, phases: [{name: even, shape: steady, rate_per_s: 2, duration: 30s}]}
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    lines: list[dict[str, Any]] = [
+        {"prompt": "What is 6 times 7?", "accept": [{"number": 42}]},
+        {"prompt": "Say hello."},
+        {"prompt": "Weather?", "accept": [{"tool_call": "weather", "schema": "weather.json"}, {"allow": ["empty"]}]},
+    ]
+    (tmp_path / "prompts.jsonl").write_text("\n".join(map(json.dumps, lines)))
+    (tmp_path / "weather.json").write_text('{"required": ["city"]}')
+    return tmp_path
+
+
+def test_a_workload_and_its_prompts_say_what_an_answer_must_be(folder: Path) -> None:
+    text = GOOD + "accept:\n  - json_schema: weather.json\n  - {number: 1.5, relative: 0.01}\n"
+    workload = parse_workload(text, "w.yaml", folder)
+    assert workload.accept == (
+        Check(json_schema={"required": ["city"]}),
+        Check(number=1.5, relative=0.01),
+    )
+    prompts = PromptSet.load(workload.prompts)
+    assert [prompts.checks(number) for number in range(3)] == [
+        b'[{"number":42.0}]',
+        b"",
+        b'[{"tool_call":"weather","schema":{"required":["city"]}},{"allow":["empty"]}]',
+    ]
+    assert prompts.has_checks
+    assert decode_workload(encode_workload(workload)) == workload
+    assert parse_workload(dump_yaml(workload), "again.yaml", HERE) == workload
+
+
+def test_without_checks_nothing_is_asked(folder: Path) -> None:
+    assert parse_workload(GOOD, "w.yaml", folder).accept == ()
+    assert not PromptSet.of(["one"], "filler text").has_checks
+
+
+def test_faults_of_checks_are_told_with_their_lines(folder: Path) -> None:
+    pytest.importorskip("jsonschema_rs", reason="jsonschema_rs is not installed: make setup")
+    text = GOOD + 'accept:\n  - contain: x\n  - regex: "("\n  - contains: ok\n'
+    with pytest.raises(SpecError) as caught:
+        parse_workload(text, "w.yaml", folder)
+    assert [(fault.line, fault.place) for fault in caught.value.faults] == [(6, "accept[0]"), (7, "accept[1]")]
+    text = GOOD + "accept:\n  - json_schema: missing.json\n  - json_schema: {type: strin}\n"
+    with pytest.raises(SpecError) as caught:
+        parse_workload(text, "w.yaml", folder)
+    assert [str(fault).partition(":")[0] for fault in caught.value.faults] == [
+        f"line 6  accept[0]  cannot read the schema {folder}/missing.json",
+        "line 7  accept[1]  json_schema is no JSON Schema",
+    ]
+
+
+def test_a_fault_in_a_prompts_checks_is_told_with_its_line(folder: Path) -> None:
+    (folder / "prompts.jsonl").write_text('{"prompt": "a"}\n{"prompt": "b", "accept": [{"number": "7"}]}\n')
+    prompts = parse_workload(GOOD, "w.yaml", folder).prompts
+    with pytest.raises(SpecError) as caught:
+        PromptSet.load(prompts)
+    assert [(fault.line, fault.place) for fault in caught.value.faults] == [(2, "accept[0]")]
+
+
+def test_shares_have_lower_limits(folder: Path) -> None:
+    workload = parse_workload(GOOD + "objectives: {accepted_share: {min: 99%}}\n", "w.yaml", folder)
+    assert workload.objectives == (Objective(metric="accepted_share", quantile=None, limit=0.99, at_least=True),)
+    assert parse_workload(dump_yaml(workload), "again.yaml", HERE) == workload

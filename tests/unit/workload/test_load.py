@@ -62,7 +62,6 @@ objectives: {ttft: {p95: 0.8}}
 @pytest.mark.parametrize(
     ("old", "new", "place"),
     [
-        ("seed: 7", "accept: []", "accept"),
         ("seed: 7", "requests: {lengths: exact}", "requests.lengths"),
     ],
 )

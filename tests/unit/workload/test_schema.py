@@ -15,6 +15,7 @@ def test_the_schema_is_json_and_names_the_keys_of_the_file() -> None:
         "load",
         "requests",
         "objectives",
+        "accept",
     }
     assert set(schema["required"]) == {"name", "prompts", "load"}
     assert schema["additionalProperties"] is False
