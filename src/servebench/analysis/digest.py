@@ -20,6 +20,7 @@ from servebench.analysis.counts import (
     count_phases,
 )
 from servebench.analysis.curve import CurvePoint, curve
+from servebench.analysis.engine_side import ServerSide, server_side
 from servebench.analysis.findings import Findings, find
 from servebench.analysis.health import Health, spoiled_seconds
 from servebench.analysis.objectives import Result, assess, overall
@@ -33,6 +34,8 @@ from servebench.shards.manifest import Manifest
 
 MOST_FINDINGS = 2
 """Findings that the short summary repeats."""
+MOST_STANDOUTS = 5
+"""Sentences that the short summary has room for."""
 
 
 class Client(NamedTuple):
@@ -59,6 +62,7 @@ class Digest:
     token_source: str | None
     model: str | None
     findings: Findings
+    server: ServerSide
     standouts: tuple[str, ...]
 
 
@@ -89,7 +93,7 @@ def digest(run: RunData) -> Digest:
     books = account(run.manifest, keys)
     phases = count_phases(run, books)
     counts = count_measured(run, phases)
-    results, findings = _objectives(run), find(run)
+    results, findings, server = _objectives(run), find(run), server_side(run)
     facts = Facts(
         engine=run.manifest.engine,
         stop_cause=run.manifest.stop_cause,
@@ -124,7 +128,8 @@ def digest(run: RunData) -> Digest:
         token_source=source,
         model=_most(run, "model"),
         findings=findings,
-        standouts=(*findings.sentences[:MOST_FINDINGS], *stand_out(scene)),
+        server=server,
+        standouts=(*findings.sentences[:MOST_FINDINGS], *server.sentences, *stand_out(scene))[:MOST_STANDOUTS],
     )
 
 

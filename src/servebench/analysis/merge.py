@@ -70,6 +70,7 @@ def write_outputs(folder: Path, found: Digest) -> None:
     write_atomic(folder / TABLES / "phases.csv", _records_csv([phase.record() for phase in found.phases]).encode())
     arrivals = [item.record() for item in found.findings.arrivals]
     write_atomic(folder / TABLES / "arrivals.csv", _records_csv(arrivals).encode())
+    write_atomic(folder / TABLES / "time-split.csv", _records_csv(found.server.records()).encode())
     write_atomic(folder / SUMMARY_NAME, summary_json(found))
     write_atomic(folder / MARKDOWN_NAME, summary_markdown(found).encode())
     write_manifest(folder, found.manifest)
@@ -136,6 +137,7 @@ def summary_json(found: Digest) -> bytes:
         "percentiles": found.table.records(),
         "curve": [point.record() for point in found.curve],
         "findings": _findings(found.findings),
+        "time_split": found.server.records(),
         "standouts": list(found.standouts),
     }
     return msgspec.json.format(msgspec.json.encode(content), indent=2) + b"\n"

@@ -35,7 +35,7 @@ def write_report(folder: Path, examined: Examined | None = None) -> Path:
 def report_html(examined: Examined) -> str:
     """Return the whole page."""
     found = examined.digest
-    plots = run_plots(examined.run, found.curve, found.objectives, found.findings.saturation)
+    plots = run_plots(examined.run, found.curve, found.objectives, found.server, found.findings.saturation)
     templates = jinja2.Environment(loader=jinja2.PackageLoader("servebench.analysis"), autoescape=True)
     plotly_js, report_js, css = (
         _script(get_plotlyjs()),

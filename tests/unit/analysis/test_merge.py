@@ -69,7 +69,7 @@ def test_merging_twice_writes_the_same_bytes_and_leaves_parts_alone(tmp_path: Pa
     merge(folder)
     assert {path: path.read_bytes() for path in outputs} == first
     assert {path: path.read_bytes() for path in (folder / "requests").iterdir()} == parts
-    assert len(first) == 7
+    assert len(first) == 8
 
 
 @pytest.mark.parametrize("missing", [[], [4, 5]], ids=["no gap", "a gap"])

@@ -46,6 +46,15 @@ def test_means_are_over_the_requests_that_ended_in_the_window() -> None:
     assert figures["prefix_hit_share"] == 0.75
 
 
+def test_the_batch_of_a_server_that_counts_batches_is_inferences_by_executions() -> None:
+    view = EngineView()
+    view.take("a", Point(0.0, "triton", {"inferences": 100, "executions": 50}))
+    view.take("a", Point(5.0, "triton", {"inferences": 180, "executions": 70}))
+    figures = view.figures(5.0)
+    assert figures is not None
+    assert figures["batch_size"] == 4.0
+
+
 def test_readings_leave_the_window_after_ten_seconds() -> None:
     view = EngineView()
     for t_s, output in ((0.0, 0.0), (5.0, 1000.0), (15.0, 1100.0)):

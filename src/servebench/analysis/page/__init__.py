@@ -7,6 +7,7 @@ from servebench.analysis.digest import Digest
 from servebench.analysis.numbers import clock
 from servebench.analysis.page.conditions import command, conditions, conditions_line
 from servebench.analysis.page.model import Banner, Page, PlotGroup
+from servebench.analysis.page.server import server_tables
 from servebench.analysis.page.tables import tables
 from servebench.analysis.page.tiles import tiles
 from servebench.analysis.plots import Plot
@@ -31,7 +32,7 @@ def build_page(found: Digest, plots: Sequence[Plot]) -> Page:
         standouts=found.standouts,
         findings=tuple(text for text in found.findings.sentences if text not in found.standouts),
         plot_groups=_groups(plots),
-        tables=tables(found),
+        tables=(*tables(found), *server_tables(found.server)),
         conditions=conditions(found),
         command=command(found),
         metrics=METRICS,
@@ -69,6 +70,12 @@ def _groups(plots: Sequence[Plot]) -> tuple[PlotGroup, ...]:
             "Bars: the 95 % interval of p95.",
         ),
         under("Over the run", ("rates", "latency", "tokens", "in-flight")),
+        under(
+            "The server beside the client",
+            ("where-time-goes", *(p.name for p in plots if p.name.startswith(("server-", "hardware", "power")))),
+            "What the server and its hardware said of themselves, once a second, on the run's own time axis. What was "
+            "measured, what inferred, and what was missing stands in the tables below.",
+        ),
         under("Distributions", [p.name for p in plots if p.name.startswith("ecdf-")]),
         under("Client", ("hub-lag", "cpu")),
     )

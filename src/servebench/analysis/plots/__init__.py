@@ -3,9 +3,11 @@
 from collections.abc import Sequence
 
 from servebench.analysis.curve import CurvePoint
+from servebench.analysis.engine_side import ServerSide
 from servebench.analysis.objectives import Result
 from servebench.analysis.plots.figure import Plot, Shading
 from servebench.analysis.plots.overtime import LATENCY_BINS, client_plots, time_plots
+from servebench.analysis.plots.server import server_plots
 from servebench.analysis.plots.spread import distributions
 from servebench.analysis.plots.underload import load_plots
 from servebench.analysis.saturation import Saturation
@@ -17,7 +19,11 @@ __all__ = ["Plot", "run_plots"]
 
 
 def run_plots(
-    run: RunData, points: Sequence[CurvePoint], results: Sequence[Result], found: Sequence[Saturation] = ()
+    run: RunData,
+    points: Sequence[CurvePoint],
+    results: Sequence[Result],
+    side: ServerSide,
+    found: Sequence[Saturation] = (),
 ) -> tuple[Plot, ...]:
     """Return the figures of a run in order of the report."""
     series, coarse = timeline(run), timeline(run, LATENCY_BINS)
@@ -26,6 +32,7 @@ def run_plots(
     return (
         *load_plots(points, results, found),
         *time_plots(run, series, coarse, shading),
+        *server_plots(side, run, series, shading),
         *distributions(run),
         *client_plots(run.health, shading),
     )

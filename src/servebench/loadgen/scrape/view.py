@@ -11,6 +11,8 @@ WINDOW_S = 10.0
 SILENT_S = 5.0
 """A reading older than this says nothing of now: gauges are left out, the age is told."""
 
+_TIMES = ("ttft", "queue", "prefill", "decode", "compute", "e2e")
+
 Values = Mapping[str, float]
 
 
@@ -56,14 +58,16 @@ class EngineView:
             "age_s": now_s - min(p.t_s for p in newest),
             "running": _summed(fresh, "running"),
             "waiting": _summed(fresh, "waiting"),
-            "batch_size": _summed(fresh, "batch_size"),
+            "batch_size": _either(
+                _summed(fresh, "batch_size"), _ratio(grown.get("inferences"), grown.get("executions"))
+            ),
             "kv_usage": max((v["kv_usage"] for v in fresh if "kv_usage" in v), default=None),
             "preemptions_per_s": _ratio(grown.get("preemptions"), span_s),
             "out_tokens_per_s": _ratio(grown.get("output_tokens"), span_s),
             "in_tokens_per_s": _ratio(grown.get("prompt_tokens"), span_s),
             "prefix_hit_share": _ratio(grown.get("prefix_hits"), grown.get("prefix_queries")),
             "accepted_share": _ratio(grown.get("accepted_tokens"), grown.get("drafted_tokens")),
-            **{f"{name}_ms": _mean_ms(grown, name) for name in ("ttft", "queue", "prefill", "decode", "e2e")},
+            **{f"{name}_ms": _mean_ms(grown, name) for name in _TIMES},
         }
 
     @staticmethod
@@ -87,6 +91,10 @@ def _fell(before: Values, after: Values) -> bool:
 def _summed(values: list[Values], name: str) -> float | None:
     found = [v[name] for v in values if name in v]
     return sum(found) if found else None
+
+
+def _either(first: float | None, second: float | None) -> float | None:
+    return second if first is None else first
 
 
 def _ratio(part: float | None, whole: float | None) -> float | None:
