@@ -4,7 +4,7 @@
 rate segments, or a slice of a trace. The JSON form of `Workload` travels to the workers and into the manifest.
 """
 
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import msgspec
 
@@ -221,7 +221,7 @@ class Requests(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     timeouts: Timeouts = Timeouts()
-    params: dict[str, bool | int | float | str | None] = {}
+    params: dict[str, Any] = {}
     stream: bool = True
     max_inflight: int | None = None
     headers: dict[str, str] = {}

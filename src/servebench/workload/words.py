@@ -71,15 +71,21 @@ def read_declared(value: object) -> str:
 
 
 def read_param(value: object) -> object:
-    """Return a value that may stand in a request's body.
+    """Return a value that may stand in a request's body, as JSON has it: plain numbers, lists, mappings.
 
-    Raises ValueError for lists, mappings and numbers that JSON has no form for.
+    Raises ValueError for what JSON has no form for.
     """
-    if isinstance(value, float) and not math.isfinite(value):
-        msg = f"{value} is not a finite number"
-        raise ValueError(msg)
-    if value is not None and not isinstance(value, str | int | float):
-        msg = "a text, a number, true, false or null is wanted"
+    if isinstance(value, float):
+        if not math.isfinite(value):
+            msg = f"{value} is not a finite number"
+            raise ValueError(msg)
+        return float(value)  # a reader's own number also knows how it was written, which no encoder takes
+    if isinstance(value, tuple | list):
+        return [read_param(item) for item in value]
+    if isinstance(value, dict) and all(isinstance(key, str) for key in value):
+        return {key: read_param(item) for key, item in value.items()}
+    if value is not None and not isinstance(value, str | int):
+        msg = "a text, a number, true, false, null, a list or a mapping is wanted"
         raise ValueError(msg)
     return value
 
@@ -112,7 +118,7 @@ Declared = Annotated[str, BeforeValidator(read_declared), WithJsonSchema({"type"
 Param = Annotated[
     Any,
     BeforeValidator(read_param),
-    WithJsonSchema({"type": ["string", "number", "boolean", "null"]}),
+    WithJsonSchema({"type": ["string", "number", "boolean", "null", "array", "object"]}),
 ]
 Rate = Annotated[float, Field(ge=0, le=1_000_000, allow_inf_nan=False)]
 Tokens = Annotated[int, Field(ge=1, le=10_000_000)]

@@ -5,8 +5,10 @@ from pathlib import Path
 import pytest
 
 from servebench.core.errors import InputError, SpecError
+from servebench.workload.codec import decode_workload, encode_workload
 from servebench.workload.load import load_workload, parse_workload
 from servebench.workload.model import Workload
+from servebench.workload.resolve import dump_yaml
 
 GOOD = """\
 name: chat
@@ -180,7 +182,7 @@ def test_declared_versions_stay_as_written() -> None:
 
 
 def test_parameters_that_are_ours_or_no_plain_values_are_refused() -> None:
-    faults = faults_of(GOOD + "requests: {params: {temperature: 0, stop: [x]}}\n")
+    faults = faults_of(GOOD + "requests: {params: {temperature: 0, stop: [1e999]}}\n")
     assert list(faults) == ["requests.params.stop"]
     assert list(faults_of(GOOD + "requests: {params: {temperature: 0, max_tokens: 3}}\n")) == [
         "requests.params.max_tokens"
@@ -259,3 +261,15 @@ def test_a_byte_order_mark_is_no_part_of_the_first_key(tmp_path: Path) -> None:
     path = tmp_path / "w.yaml"
     path.write_bytes(b"\xef\xbb\xbf" + GOOD.encode())
     assert load_workload(path).name == "chat"
+
+
+def test_parameters_may_be_lists_and_mappings_and_reach_the_workers_as_json() -> None:
+    tools = "[{type: function, function: {name: weather, parameters: {type: object, maximum: 2.5}}}]"
+    workload = parse_workload(GOOD + f"requests: {{params: {{temperature: 0.7, tools: {tools}}}}}\n", "w.yaml")
+    assert decode_workload(encode_workload(workload)).requests.params == {
+        "temperature": 0.7,
+        "tools": [
+            {"type": "function", "function": {"name": "weather", "parameters": {"type": "object", "maximum": 2.5}}}
+        ],
+    }
+    assert parse_workload(dump_yaml(workload), "again.yaml") == workload
