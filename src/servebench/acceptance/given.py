@@ -2,12 +2,7 @@
 
 import msgspec
 
-
-class ToolCall(msgspec.Struct, frozen=True, array_like=True):
-    """One tool that the answer calls; `arguments` is JSON text as it came, maybe none."""
-
-    name: str
-    arguments: str
+from servebench.core.records import ToolCall
 
 
 class Given(msgspec.Struct, frozen=True, kw_only=True):

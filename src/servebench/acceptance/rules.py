@@ -10,9 +10,10 @@ from typing import Any
 
 import jsonschema_rs
 
-from servebench.acceptance.given import Given, ToolCall
+from servebench.acceptance.given import Given
 from servebench.acceptance.own import CheckFault, own_rule
 from servebench.acceptance.texts import is_repeating, last_number, read_json, unfenced
+from servebench.core.records import ToolCall
 from servebench.workload.checks import Bounds, Check, Flaw
 
 Rule = Callable[[Given], str | None]

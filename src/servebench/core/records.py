@@ -33,6 +33,13 @@ class Ask(NamedTuple):
     think_ns: int | None = None
 
 
+class ToolCall(NamedTuple):
+    """One tool that an answer calls; `arguments` is JSON text as it came, maybe none."""
+
+    name: str
+    arguments: str
+
+
 class Message(NamedTuple):
     """One chat message of a prompt."""
 
@@ -74,7 +81,7 @@ class Answer:
     `end_ns` is the read that holds the terminal event, else the end of the body or the moment of giving up.
     `chunks` is None when no response head arrived. `text` is the answer text of choice 0, None where it was not kept or
     the answer is no text (vectors); `asides` is what else was generated: reasoning, tool calls, refusals and other
-    choices, one text for each choice and kind.
+    choices, one text for each choice and kind. `tools` are the tools that choice 0 calls, which `asides` holds too.
     """
 
     outcome: Outcome
@@ -96,6 +103,7 @@ class Answer:
     chunks: Chunks | None = None
     text: str | None = None
     asides: tuple[str, ...] = ()
+    tools: tuple[ToolCall, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,8 +3,8 @@
 from array import array
 
 from servebench.core.outcomes import ChunkKind, Outcome, TokenSource
-from servebench.core.records import Chunks
-from servebench.wire.endpoint import KIND_CODE, Delta, Ending, Endpoint, PayloadError, Usage
+from servebench.core.records import Chunks, ToolCall
+from servebench.wire.endpoint import KIND_CODE, Called, Delta, Ending, Endpoint, PayloadError, Usage
 from servebench.wire.lenient import body_error_text
 from servebench.wire.outcome import Ruling
 from servebench.wire.sse import Event
@@ -29,6 +29,8 @@ class Account:
 
     __slots__ = (
         "_asides",
+        "_call_of",
+        "_calls",
         "_choices",
         "_decode",
         "_delays",
@@ -67,6 +69,8 @@ class Account:
         self._room = MAX_TEXT
         self._text: list[str] = []
         self._asides: dict[tuple[int, int], list[str]] = {}
+        self._calls: list[tuple[str, list[str]]] = []
+        self._call_of: dict[int, int] = {}
         self._ns = array("q")
         self._delays = array("i")
         self._kinds = array("b")
@@ -146,7 +150,7 @@ class Account:
                 self._text.append(text)
                 self._room -= len(text)
             if delta.aside:
-                self._keep_aside(delta.choice, kind, delta.aside)
+                self._keep_aside(delta, delta.aside)
         if delta.usage is not None or delta.ended or delta.choice or delta.tokens is not None:
             self._take_rest(delta)
         if self.model is None:
@@ -175,7 +179,7 @@ class Account:
         if delta.text:
             self._text.append(delta.text)
         if delta.aside:
-            self._keep_aside(0, delta.kind, delta.aside)
+            self._keep_aside(delta, delta.aside)
 
     def settle(self) -> None:
         """Take a clean end of the body; where the dialect has no other signal, it ends an answer that has begun."""
@@ -209,6 +213,12 @@ class Account:
     def asides(self) -> tuple[str, ...]:
         """Return what else was generated, joined per choice and kind; () where `text` is None."""
         return tuple(map("".join, self._asides.values())) if self._keep_text and self._room > 0 else ()
+
+    def tools(self) -> tuple[ToolCall, ...]:
+        """Return the tools that choice 0 calls, in order; () where `text` is None."""
+        if not self._keep_text or self._room <= 0:
+            return ()
+        return tuple(ToolCall(name, "".join(arguments)) for name, arguments in self._calls)
 
     def count(self, *, streamed: bool) -> tuple[int | None, TokenSource | None]:
         """Return answer tokens and their source: the last usage, else the number of token events of a stream."""
@@ -260,9 +270,21 @@ class Account:
             return None
         return tokens if tokens >= 0 else None
 
-    def _keep_aside(self, choice: int, kind: int, aside: str) -> None:
-        self._asides.setdefault((choice, kind), []).append(aside)
+    def _keep_call(self, part: Called) -> None:
+        at = len(self._calls) - 1 if part.place is None else self._call_of.get(part.place)
+        if part.name and (part.place is None or at is None):
+            self._calls.append((part.name, []))
+            at = len(self._calls) - 1
+            if part.place is not None:
+                self._call_of[part.place] = at
+        if part.arguments and at is not None and at >= 0:
+            self._calls[at][1].append(part.arguments)
+
+    def _keep_aside(self, delta: Delta, aside: str) -> None:
+        self._asides.setdefault((delta.choice, delta.kind), []).append(aside)
         self._room -= len(aside)
+        for part in delta.calls:
+            self._keep_call(part)
 
 
 def _named(event: Event, delta: Delta) -> Delta:

@@ -26,7 +26,7 @@ from servebench.wire.dialect import (
     no_answer,
     typed_decoder,
 )
-from servebench.wire.endpoint import Delta, Ending, Endpoint, ParamValue, Usage
+from servebench.wire.endpoint import Called, Delta, Ending, Endpoint, ParamValue, Usage
 
 
 class _UsageFields(msgspec.Struct, gc=False):
@@ -125,13 +125,17 @@ def _read_change(change: _Change) -> Delta:
         return Delta(CONTENT, text=change.text, seen=1)
     if change.thinking:
         return Delta(REASONING, aside=change.thinking, seen=1)
-    return Delta(TOOL, aside=change.partial_json, seen=1) if change.partial_json else NOTHING
+    if not change.partial_json:
+        return NOTHING
+    return Delta(TOOL, aside=change.partial_json, seen=1, calls=(Called(None, None, change.partial_json),))
 
 
 def _read_block(block: _Block) -> Delta:
     """Return the delta of a block that begins: mostly empty, but a tool's name is generated text."""
     kind, text, aside = _read_content(block)
-    return NOTHING if kind == OTHER else Delta(kind, text=text or None, aside=aside or None, seen=1)
+    if kind == OTHER:
+        return NOTHING
+    return Delta(kind, text=text or None, aside=aside or None, seen=1, calls=_calls([block]))
 
 
 def _read_end(event: _Event) -> Delta:
@@ -172,7 +176,13 @@ def _read_message(message: _Message) -> Delta:
         usage=_usage(message.usage),
         model=message.model,
         aside="".join(asides) or None,
+        calls=_calls(message.content),
     )
+
+
+def _calls(blocks: Sequence[_Block]) -> tuple[Called, ...]:
+    """Return the tools that are called; what a stream adds to the last one comes as changes."""
+    return tuple(Called(None, block.name, as_json(block.input)) for block in blocks if block.name)
 
 
 def _read_content(block: _Block) -> tuple[int, str, str]:

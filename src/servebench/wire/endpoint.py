@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
 from types import MappingProxyType
-from typing import NamedTuple, Protocol, Self
+from typing import NamedTuple, Protocol, Self, TypeAlias
 from urllib.parse import quote
 
 import msgspec
@@ -17,7 +17,7 @@ KIND_CODE: Mapping[ChunkKind, int] = {kind: code for code, kind in enumerate(CHU
 MAX_CHOICE = 127
 """Chunk columns hold a choice in an int8; a server that names a higher one is counted under this."""
 
-ParamValue = bool | int | float | str | None
+ParamValue: TypeAlias = "bool | int | float | str | Sequence[ParamValue] | Mapping[str, ParamValue] | None"
 
 
 class PayloadError(ValueError):
@@ -39,13 +39,26 @@ class Usage(NamedTuple):
         return Usage(*(old if new is None else new for new, old in zip(self, earlier, strict=True)))
 
 
+class Called(NamedTuple):
+    """A part of a tool call.
+
+    A name begins a call, unless its `place` is known already; arguments go on with the call of that place, without one
+    with the last. `place` is None in dialects that call one tool after the other.
+    """
+
+    place: int | None
+    name: str | None
+    arguments: str | None
+
+
 class Delta(msgspec.Struct, frozen=True, gc=False):
     """What one event, or one whole body, says.
 
     `kind` is an index into CHUNK_KINDS, `choice` the choice it belongs to. `text` is answer text of choice 0, `finish`
     the finish reason of choice 0, None where absent. `seen` and `ended` are bit sets of the choices named and finished.
     `done` = the event is the terminal signal. `aside` is what else was generated: reasoning, tool calls, refusals,
-    other choices. `tokens` is how many tokens the event carries, None where it does not say.
+    other choices; `calls` are the tool calls of choice 0 in it once more, told apart. `tokens` is how many tokens the
+    event carries, None where it does not say.
     """
 
     kind: int
@@ -60,6 +73,7 @@ class Delta(msgspec.Struct, frozen=True, gc=False):
     done: bool = False
     aside: str | None = None
     tokens: int | None = None
+    calls: tuple[Called, ...] = ()
 
 
 class BodyWriter(Protocol):

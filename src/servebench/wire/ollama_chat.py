@@ -24,7 +24,7 @@ from servebench.wire.dialect import (
     no_answer,
     typed_decoder,
 )
-from servebench.wire.endpoint import Delta, Ending, Endpoint, ParamValue, Usage
+from servebench.wire.endpoint import Called, Delta, Ending, Endpoint, ParamValue, Usage
 
 
 class _Function(msgspec.Struct, gc=False):
@@ -100,8 +100,17 @@ def _read(line: _Line) -> Delta:
             model=line.model,
             done=True,
             aside=aside,
+            calls=_calls(said),
         )
-    return Delta(kind, text=text, seen=1, model=line.model, aside=aside)
+    return Delta(kind, text=text, seen=1, model=line.model, aside=aside, calls=_calls(said))
+
+
+def _calls(said: _Spoken | None) -> tuple[Called, ...]:
+    """Return the tools that a line calls, each whole."""
+    if said is None or not said.tool_calls:
+        return ()
+    functions = [call.function for call in said.tool_calls if call.function is not None]
+    return tuple(Called(None, function.name, as_json(function.arguments)) for function in functions)
 
 
 def _said(said: _Spoken) -> tuple[int, str | None, str | None]:

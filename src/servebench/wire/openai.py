@@ -19,7 +19,7 @@ from servebench.wire.dialect import (
     no_answer,
     read_unusual,
 )
-from servebench.wire.endpoint import MAX_CHOICE, Delta, ParamValue, Usage
+from servebench.wire.endpoint import MAX_CHOICE, Called, Delta, ParamValue, Usage
 from servebench.wire.lenient import error_text, load_object
 
 
@@ -80,8 +80,15 @@ Said: TypeAlias = tuple[int, str | None, str | None]
 """What one choice says: kind, answer text, and text that was generated besides. A plain tuple, for the price's sake."""
 
 
-def read_envelope(envelope: Envelope[C], classify: Callable[[C], Said]) -> Delta:
-    """Return what an event or body says; `classify` reads one choice.
+def no_calls(_choice: object) -> tuple[Called, ...]:
+    """Return the tool calls of a choice that can hold none."""
+    return ()
+
+
+def read_envelope(
+    envelope: Envelope[C], classify: Callable[[C], Said], calls_of: Callable[[C], tuple[Called, ...]] = no_calls
+) -> Delta:
+    """Return what an event or body says; `classify` reads one choice, `calls_of` the tools that it calls.
 
     An event with several choices counts under the first that carries generated text, else under the first.
     """
@@ -92,6 +99,7 @@ def read_envelope(envelope: Envelope[C], classify: Callable[[C], Said]) -> Delta
     if not choices:
         return Delta(OTHER if usage is None else USAGE, usage=usage, model=envelope.model)
     if len(choices) > 1:
+        # Where several choices share an event, whose tools are called is not told apart.
         return _read_choices(choices, classify, usage, envelope.model)
     choice = choices[0]
     kind, text, aside = classify(choice)
@@ -104,7 +112,10 @@ def read_envelope(envelope: Envelope[C], classify: Callable[[C], Said]) -> Delta
     if aside is None and tokens is None:
         return Delta(kind, 0, text, finish or None, 1, 1 if finish else 0, usage, envelope.model)
     ended = 1 if finish else 0
-    return Delta(kind, 0, text, finish or None, 1, ended, usage, envelope.model, aside=aside, tokens=tokens)
+    calls = () if aside is None else calls_of(choice)
+    return Delta(
+        kind, 0, text, finish or None, 1, ended, usage, envelope.model, aside=aside, tokens=tokens, calls=calls
+    )
 
 
 def _read_other(index: int, choice: Choice, said: Said, usage: Usage | None, model: str | None) -> Delta:
@@ -178,6 +189,7 @@ def event_decoder(
     kind: type[Any],
     repair: Callable[[dict[str, Any]], None],
     classify: Callable[[C], Said],
+    calls_of: Callable[[C], tuple[Called, ...]] = no_calls,
 ) -> Callable[[bytes], Delta]:
     """Return the function that reads the data of one event of a dialect.
 
@@ -194,8 +206,8 @@ def event_decoder(
             if isinstance(loose, Delta):
                 return loose
             repair(loose)
-            return read_envelope(convert(loose, kind, payload), classify)
-        delta = read_envelope(envelope, classify)
+            return read_envelope(convert(loose, kind, payload), classify, calls_of)
+        delta = read_envelope(envelope, classify, calls_of)
         if delta.kind == OTHER and not delta.seen:
             error = stated_error(payload)
             if error is not None:

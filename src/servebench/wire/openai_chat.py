@@ -7,7 +7,7 @@ import msgspec
 
 from servebench.core.records import Message
 from servebench.wire.dialect import CONTENT, FINISH, OTHER, REASONING, REFUSAL, ROLE, TOOL, listed
-from servebench.wire.endpoint import Endpoint, ParamValue
+from servebench.wire.endpoint import Called, Endpoint, ParamValue
 from servebench.wire.lenient import join_parts
 from servebench.wire.openai import LogProbs, Said, UsageFields, body_decoder, event_decoder, joined, write_body
 
@@ -18,6 +18,7 @@ class _Function(msgspec.Struct, gc=False):
 
 
 class _ToolCall(msgspec.Struct, gc=False):
+    index: int | None = None
     function: _Function | None = None
 
 
@@ -93,6 +94,21 @@ def _called(said: _Spoken) -> str | None:
     return joined(*(text for function in functions if function for text in (function.name, function.arguments)))
 
 
+def _calls(choice: _Choice) -> tuple[Called, ...]:
+    """Return the parts of tool calls; those of a whole message have no index and stand one after the other."""
+    said = choice.delta or choice.message
+    if said is None:
+        return ()
+    found = [
+        Called(call.index, call.function.name, call.function.arguments)
+        for call in said.tool_calls or ()
+        if call.function is not None
+    ]
+    if said.function_call is not None:
+        found.append(Called(None, said.function_call.name, said.function_call.arguments))
+    return tuple(found)
+
+
 def _repair(value: dict[str, Any]) -> None:
     for choice in listed(value.get("choices")):
         if not isinstance(choice, dict):
@@ -105,7 +121,7 @@ def _repair(value: dict[str, Any]) -> None:
                     said[part] = join_parts(said.get(part))
 
 
-decode_event = event_decoder(_Chat, _repair, _classify)
+decode_event = event_decoder(_Chat, _repair, _classify, _calls)
 
 OPENAI_CHAT = Endpoint(
     name="openai-chat",

@@ -24,7 +24,7 @@ from servebench.wire.dialect import (
     no_answer,
     typed_decoder,
 )
-from servebench.wire.endpoint import Delta, Ending, Endpoint, ParamValue, Usage
+from servebench.wire.endpoint import Called, Delta, Ending, Endpoint, ParamValue, Usage
 
 
 class _Details(msgspec.Struct, gc=False):
@@ -145,13 +145,14 @@ def _read_delta(kind: int, event: _Event) -> Delta:
     tokens = len(event.logprobs) if event.logprobs else None
     if kind == CONTENT:
         return Delta(CONTENT, text=text, seen=1, tokens=tokens)
-    return Delta(kind, aside=text, seen=1, tokens=tokens)
+    calls = (Called(None, None, text),) if kind == TOOL else ()
+    return Delta(kind, aside=text, seen=1, tokens=tokens, calls=calls)
 
 
 def _begun(item: _Item) -> Delta:
     """Return the delta of an output item that begins: the name of a tool is generated, an empty message is not."""
     called = (item.name or "") + (item.arguments or "")
-    return Delta(TOOL, aside=called, seen=1) if called else NOTHING
+    return Delta(TOOL, aside=called, seen=1, calls=_calls([item])) if called else NOTHING
 
 
 def _finish(response: _Response) -> str | None:
@@ -192,7 +193,12 @@ def _read_response(response: _Response) -> Delta:
         usage=_usage(response.usage),
         model=response.model,
         aside="".join(asides) or None,
+        calls=_calls(response.output),
     )
+
+
+def _calls(items: Sequence[_Item]) -> tuple[Called, ...]:
+    return tuple(Called(None, item.name, (item.arguments or "") + (item.input or "")) for item in items if item.name)
 
 
 def _read_item(item: _Item) -> tuple[int, str, str]:

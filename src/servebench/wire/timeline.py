@@ -167,6 +167,7 @@ class Timeline:
             chunks=account.chunks() if http.head_done else None,
             text=account.text() if http.head_done else None,
             asides=account.asides(),
+            tools=account.tools(),
         )
 
     def _end_ns(self, now_ns: int) -> int:
