@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import psutil
 import pyarrow.parquet as pq
 import pytest
@@ -74,6 +75,38 @@ def test_a_worker_that_is_told_to_go_loses_nothing_it_began_and_nobody_else_coun
     assert [worker["state"] for worker in manifest["workers"]] == ["closed", "closed"]
     assert {row["seq"] for row in rows} == seen
     assert {item["cause"] for item in manifest["lost_detail"]} <= {"undispatched"}
+
+
+def test_the_open_conversations_of_a_killed_worker_are_lost_whole_and_named_as_its_own(
+    tmp_path: Path, start_sim: StartSim
+) -> None:
+    sim = start_sim(preset="fast")
+    with nodes_in(tmp_path, f"http://127.0.0.1:{sim.port}") as nodes:
+        path = nodes.workload(rate=8, duration="7s")
+        talk = "conversation: {turns: {from: uniform, min: 1, max: 4}, think_time: 700ms}"
+        path.write_text(path.read_text("utf-8").replace("prompts:", f"prompts:\n  {talk}"), "utf-8")
+        master = nodes.master(path, 2, "--show-invalid")
+        workers = [nodes.worker() for _ in range(2)]
+        epoch_ns = await_epoch(nodes)
+        time.sleep(max(0.0, 3 - (time.monotonic_ns() - epoch_ns) / 1e9))
+        workers[1].send_signal(signal.SIGKILL)
+        assert master.wait(120) in {0, 3}, nodes.logs()
+        seen = {seq_of(record.request_id) for record in sim.stop()}
+        manifest, rows = manifest_of(nodes.run), rows_of(nodes.run)
+        starts = pq.read_table(nodes.run / "conversations.parquet")["first_seq"].to_numpy()
+    (dead,) = (worker["worker"] for worker in manifest["workers"] if worker["pid"] == workers[1].pid)
+    lost, written = lost_of(manifest), {row["seq"] for row in rows}
+    assert len(rows) == len(written), "a row twice"
+    assert written | lost == set(range(manifest["planned"]))
+    assert not written & lost
+    assert lost, "the worker had nothing to lose"
+    assert {item["worker"] for item in manifest["lost_detail"]} == {dead}
+    assert any(row["turn"] > 0 for row in rows)
+    by_session = {row["session"]: row["worker"] for row in rows}
+    for item in manifest["lost_detail"]:
+        for seq in range(item["first"], item["last"] + 1):
+            assert by_session.get(int(np.searchsorted(starts, seq, side="right")) - 1, dead) == dead
+            assert not (item["cause"] == "undispatched" and item["certain"] and seq in seen)
 
 
 def run_and_kill(nodes: Nodes, rng: random.Random) -> dict[int, int]:

@@ -32,6 +32,14 @@ class _Blame(NamedTuple):
     certain: bool
 
 
+class _Turn(NamedTuple):
+    """A seq, the first seq of its conversation, and that conversation's number: the turn of a worker goes by it."""
+
+    seq: int
+    first: int
+    number: int
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Accounting:
     """Counts of requests. `beyond` = distinct seqs that no plan holds; `duplicates` = rows whose key was seen before.
@@ -54,13 +62,16 @@ class Accounting:
         return sum(item.last - item.first + 1 for item in self.lost)
 
 
-def account(manifest: Manifest, keys: RowKeys) -> Accounting:
-    """Return who is missing. Pure; the same answer for a manifest that it has already completed."""
+def account(manifest: Manifest, keys: RowKeys, conversations: IntArray | None = None) -> Accounting:
+    """Return who is missing. Pure; the same answer for a manifest that it has already completed.
+
+    `conversations`: the seqs that conversations begin with, in order; None = every request is one of its own.
+    """
     seqs = np.unique(keys.seq)
     same = (np.diff(keys.seq) == 0) & (np.diff(keys.attempt) == 0)
     limit = _plan_size(manifest, seqs)
     missing = _missing_of_plan(limit, seqs) if limit is not None else _missing_of_leases(manifest, seqs)
-    ranges = _named(manifest, keys, missing)
+    ranges = _named(manifest, keys, missing, conversations)
     planned = limit if limit is not None else len(seqs) + len(missing)
     return Accounting(
         planned=planned,
@@ -103,10 +114,13 @@ def _missing_of_leases(manifest: Manifest, seqs: IntArray) -> IntArray:
     return np.setdiff1d(np.concatenate([np.empty(0, np.int64), *leased]), seqs)
 
 
-def _named(manifest: Manifest, keys: RowKeys, missing: IntArray) -> tuple[LostRange, ...]:
+def _named(
+    manifest: Manifest, keys: RowKeys, missing: IntArray, conversations: IntArray | None
+) -> tuple[LostRange, ...]:
     """Return runs of missing seqs that share owner and cause, in order."""
     told = _told(manifest, missing)
-    blames = [said or _derived(manifest, keys, int(seq)) for seq, said in zip(missing, told, strict=True)]
+    blames = _derived_all(manifest, keys, missing, conversations)
+    blames = [said or blame for said, blame in zip(told, blames, strict=True)]
     ranges = []
     numbered = enumerate(zip(missing.tolist(), blames, strict=True))
     for _, run in groupby(numbered, key=lambda item: (item[1][0] - item[0], item[1][1])):
@@ -136,16 +150,29 @@ def _told(manifest: Manifest, missing: IntArray) -> list[_Blame | None]:
     ]
 
 
-def _derived(manifest: Manifest, keys: RowKeys, seq: int) -> _Blame:
+def _derived_all(manifest: Manifest, keys: RowKeys, missing: IntArray, conversations: IntArray | None) -> list[_Blame]:
+    """Return what follows for each missing seq from the membership and its conversation."""
+    if conversations is None:
+        return [_derived(manifest, keys, _Turn(seq, seq, seq)) for seq in missing.tolist()]
+    numbers = np.searchsorted(conversations, missing, side="right") - 1
+    # Later turns have no planned time: only first ones say when something was due.
+    first_turns = np.isin(keys.seq, conversations)
+    begun = RowKeys(keys.seq[first_turns], keys.attempt[first_turns], keys.intended_ns[first_turns], ())
+    turns = zip(missing.tolist(), conversations[numbers].tolist(), numbers.tolist(), strict=True)
+    return [_derived(manifest, begun, _Turn(*turn)) for turn in turns]
+
+
+def _derived(manifest: Manifest, keys: RowKeys, turn: _Turn) -> _Blame:
     """Return whose turn a seq was by the membership at its intended time, and how far it got.
 
     A lost worker had begun what was due before its last word (unflushed) and not what was due later; what was due
-    within a lease after that word may have begun. One that ended in order sent all it begun to disk, or says that not.
+    within a lease after that word may have begun. A later turn waits for the answer before it, so of a conversation
+    that was due it may never have begun. One that ended in order sent all it begun to disk, or says that not.
     """
-    sharing = _sharing(manifest.members, seq)
+    sharing = _sharing(manifest.members, turn.first)
     if sharing is not None and not sharing.workers:
         return _Blame(None, UNDISPATCHED, True)
-    owner = _owner(manifest.members, keys, seq)
+    owner = _owner(manifest.members, keys, turn)
     record = next((worker for worker in manifest.workers if worker.worker == owner), None)
     if record is None:
         return _Blame(owner, UNKNOWN, True)
@@ -154,9 +181,9 @@ def _derived(manifest: Manifest, keys: RowKeys, seq: int) -> _Blame:
         return _Blame(owner, UNDISPATCHED if kept else UNFLUSHED, True)
     if record.due_seq is None or record.last_heard_ns is None:
         return _Blame(owner, UNKNOWN, True)
-    if seq < record.due_seq:
-        return _Blame(owner, UNFLUSHED, True)
-    place = int(np.searchsorted(keys.seq, seq))
+    if turn.first < record.due_seq:
+        return _Blame(owner, UNFLUSHED, turn.seq == turn.first)
+    place = int(np.searchsorted(keys.seq, turn.first))
     before_ns = keys.intended_ns[place - 1] if place else -np.inf
     return _Blame(owner, UNDISPATCHED, bool(before_ns > record.last_heard_ns + GREY_NS))
 
@@ -167,19 +194,21 @@ def _sharing(members: list[MembersRecord], seq: int) -> MembersRecord | None:
     return exact[-1] if exact else None
 
 
-def _owner(members: list[MembersRecord], keys: RowKeys, seq: int) -> str | None:
-    """Return the member whose turn the seq was, None where a change of members lies near its unknown time."""
-    sharing = _sharing(members, seq)
+def _owner(members: list[MembersRecord], keys: RowKeys, turn: _Turn) -> str | None:
+    """Return the member whose turn it was, None where a change of members lies near its unknown time."""
+    sharing = _sharing(members, turn.first)
     if sharing is not None:
-        return sharing.workers[seq % len(sharing.workers)] if sharing.workers else None
-    place = int(np.searchsorted(keys.seq, seq))
+        return sharing.workers[turn.number % len(sharing.workers)] if sharing.workers else None
+    place = int(np.searchsorted(keys.seq, turn.first))
     before = keys.intended_ns[place - 1] if place else -np.inf
     after = keys.intended_ns[place] if place < len(keys.seq) else np.inf
     starts = np.array([record.from_ns for record in members], dtype=np.float64)
     first = int(np.searchsorted(starts, before, side="right")) - 1
     last = int(np.searchsorted(starts, after, side="right")) - 1
     candidates = {
-        record.workers[seq % len(record.workers)] for record in members[max(first, 0) : last + 1] if record.workers
+        record.workers[turn.number % len(record.workers)]
+        for record in members[max(first, 0) : last + 1]
+        if record.workers
     }
     return candidates.pop() if len(candidates) == 1 else None
 

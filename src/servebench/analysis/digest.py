@@ -30,6 +30,7 @@ from servebench.analysis.tables import Table, in_order, percentile_table
 from servebench.analysis.verdict import Facts, PhaseFacts, judge, lag_limit_ns
 from servebench.metrics import METRIC_BY_NAME, formulas
 from servebench.metrics.columns import take
+from servebench.shards.conversations import read_conversations
 from servebench.shards.manifest import Manifest
 
 MOST_FINDINGS = 2
@@ -90,7 +91,7 @@ def examine(folder: Path, executor: Executor | None = None) -> Examined:
 def digest(run: RunData) -> Digest:
     """Return all that is said about a run; the same rows and manifest give the same digest."""
     keys = RowKeys(run.seq, run.attempt, run.columns.intended_ns, tuple(map(str, run.phase)))
-    books = account(run.manifest, keys)
+    books = account(run.manifest, keys, read_conversations(run.folder))
     phases = count_phases(run, books)
     counts = count_measured(run, phases)
     results, findings, server = _objectives(run), find(run), server_side(run)

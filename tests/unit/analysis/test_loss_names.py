@@ -77,3 +77,16 @@ def test_what_came_due_while_nobody_shared_the_load_was_never_sent() -> None:
     ]
     books = account(run, all_but(set(range(5, 11))))
     assert books.lost == (LostRange(first=5, last=10, worker=None, cause="undispatched"),)
+
+
+def test_of_a_dead_workers_conversation_that_was_due_the_first_turn_had_begun_and_later_ones_may_not_have() -> None:
+    dead = worker("w1", "lost", last_heard_ns=9 * S + 100, due_seq=12)
+    starts = np.arange(0, 20, 4)  # five conversations of four turns: w1 has the second and the fourth
+    run = manifest(worker("w0", "closed", begun=12, rows=12), dead)
+    run.members[0].first_seq = 0
+    books = account(run, all_but({4, 5, 6, 7, 12, 13, 14, 15}), starts)
+    assert books.lost == (
+        LostRange(first=4, last=4, worker="w1", cause="unflushed"),
+        LostRange(first=5, last=7, worker="w1", cause="unflushed", certain=False),
+        LostRange(first=12, last=15, worker="w1", cause="undispatched", certain=False),
+    )

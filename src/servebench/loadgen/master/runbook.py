@@ -9,6 +9,7 @@ import numpy as np
 
 from servebench.core.units import NS_PER_S
 from servebench.loadgen.master.roster import WorkerState
+from servebench.shards.conversations import write_conversations
 from servebench.shards.manifest import (
     LostRange,
     Manifest,
@@ -38,6 +39,8 @@ class Runbook:
             manifest.phases = planned_phases(schedule)
             manifest.planned_total = len(schedule)
             manifest.plan_notes = dict(schedule.notes)
+            if schedule.think_ns is not None:
+                write_conversations(folder, np.flatnonzero(schedule.turn == 0))
         elif closed is not None:
             manifest.phases = closed_phases(closed, 0, closed.duration_ns or 0)
             manifest.planned_total = closed.total
