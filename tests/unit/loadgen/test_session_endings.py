@@ -4,7 +4,7 @@ import gc
 import socket
 import time
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from socketserver import StreamRequestHandler, ThreadingTCPServer
@@ -18,14 +18,15 @@ import pytest
 
 from servebench.core.units import NS_PER_S
 from servebench.loadgen.master.interactive import interactive_workload
-from servebench.loadgen.messages import Arm, Closed, NeedSeqs, Prepare, Status, Stop, WorkerFault
+from servebench.loadgen.messages import Arm, Closed, NeedSeqs, PartAck, PartPiece, Prepare, Status, Stop, WorkerFault
 from servebench.loadgen.worker.counting import AnswerCounter
 from servebench.loadgen.worker.health import HubTicker
 from servebench.loadgen.worker.memory import settle_memory
-from servebench.loadgen.worker.session import WorkerSession, WorkerSetup
+from servebench.loadgen.worker.session import WorkerSession
+from servebench.loadgen.worker.setup import WorkerSetup
 from servebench.workload.codec import encode_workload
+from servebench.workload.model import Arrivals, Requests, Workload
 from servebench.workload.model import Closed as ClosedLoad
-from servebench.workload.model import Requests, Workload
 
 RUN_ID = "20260101T000000Z-end-0001"
 LIMIT_S = 30
@@ -60,7 +61,14 @@ def _collector() -> Iterator[None]:
 
 
 def session_of(
-    folder: Path, port: int, workload: Workload, outbox: Outbox, rate_per_s: float | None = 0
+    folder: Path,
+    port: int,
+    workload: Workload,
+    outbox: Outbox,
+    rate_per_s: float | None = 0,
+    *,
+    collect: str = "local",
+    send: Callable[[msgspec.Struct], None] | None = None,
 ) -> WorkerSession:
     order = Prepare(
         run_id=RUN_ID,
@@ -69,7 +77,7 @@ def session_of(
         url=f"http://127.0.0.1:{port}",
         model="m",
         master_boot_id="b",
-        collect="local",
+        collect=collect,
     )
 
     def rate() -> float:
@@ -88,7 +96,7 @@ def session_of(
         url=order.url,
         headers={},
         proxy=None,
-        send=outbox.sent.append,
+        send=send or outbox.sent.append,
         tell_locust=lambda _record, _epoch: None,
         token_rate_per_s=rate,
         counter=AnswerCounter(None),
@@ -188,6 +196,55 @@ def test_a_request_that_waits_for_its_retry_ends_with_the_stop_and_has_a_row_tha
     refused = [(seq, 0, "http_error", "http_503") for seq in range(3)]
     assert found == sorted([*refused, *((seq, 1, "cancelled", "run_stopped") for seq in range(3))])
     assert all((row["sent_ns"] is None) == (row["attempt"] == 1) for row in rows)
+
+
+def test_a_run_that_cannot_begin_here_is_over_at_once_and_says_why(tmp_path: Path, silent_server: int) -> None:
+    outbox = Outbox()
+    law = Arrivals(process="onoff", on_ns=NS_PER_S, off_ns=NS_PER_S, inside=Arrivals())
+    by_hand = msgspec.structs.replace(interactive_workload(), arrivals=law)
+    session = session_of(tmp_path, silent_server, by_hand, outbox)
+    arm(session)
+    assert session.closed.is_set()
+    (fault,) = outbox.of(WorkerFault)
+    assert isinstance(fault, WorkerFault)
+    assert (fault.exit_code, "run this workload headless" in fault.text) == (2, True)
+    assert [type(message) for message in outbox.sent[-2:]] == [WorkerFault, Closed]
+    session.close()
+    arm(session)
+    assert len(outbox.of(Closed)) == 1
+
+
+def test_a_worker_that_is_told_to_go_stays_until_its_parts_have_arrived(
+    tmp_path: Path, silent_server: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("servebench.loadgen.worker.session.WRITE_LIMIT_S", 1.0)
+    outbox, arrived = Outbox(), list[str]()
+
+    def send(message: msgspec.Struct) -> None:
+        outbox.sent.append(message)
+        if isinstance(message, PartPiece):
+            gevent.spawn_later(1.0, acknowledge, message)
+
+    def acknowledge(piece: PartPiece) -> None:
+        end = piece.offset + len(piece.data)
+        if end == piece.size:
+            arrived.append(f"{piece.kind}/{piece.name}")
+        ack = PartAck(
+            run_id=RUN_ID, kind=piece.kind, name=piece.name, asked=piece.offset, offset=end, kept=end == piece.size
+        )
+        session.on_ack(ack)
+
+    session = session_of(tmp_path, silent_server, closed_load(users=1), outbox, collect="master", send=send)
+    arm(session)
+    session.add_block(0, 1)
+    session.set_users(1)
+    with gevent.Timeout(LIMIT_S):
+        while not any(isinstance(m, Status) and m.totals.inflight == 1 for m in outbox.sent):
+            gevent.sleep(0.01)
+        session.leave(drain_ns=0)
+    assert session.closed.is_set()
+    assert [name for name in arrived if name.startswith("requests/")]
+    assert not list((tmp_path / RUN_ID / "requests").iterdir()), "a part stayed behind"
 
 
 class Cycle:

@@ -74,6 +74,11 @@ class PartSender:
         """Take an acknowledgement of the master; called by the message handler."""
         self._delivery.on_ack(ack)
 
+    @property
+    def finishing(self) -> bool:
+        """Whether the last parts are on their way."""
+        return self._ending.is_set() and not self._greenlet.ready()
+
     def finish(self) -> None:
         """Deliver what is left; blocks the calling greenlet until it is done or nothing moves any more."""
         self._progress_ns = time.monotonic_ns()

@@ -36,7 +36,8 @@ from servebench.loadgen.settings import Settings, full_url
 from servebench.loadgen.worker.clock_sync import SAME_CLOCK, ClockOffset, ClockSample, ClockSync
 from servebench.loadgen.worker.counting import AnswerCounter
 from servebench.loadgen.worker.health import HubTicker
-from servebench.loadgen.worker.session import WorkerSession, WorkerSetup
+from servebench.loadgen.worker.session import WorkerSession
+from servebench.loadgen.worker.setup import WorkerSetup
 from servebench.shards.folder import worker_name
 
 log = logging.getLogger(__name__)

@@ -1,19 +1,13 @@
 """Know one run on one worker, from the order to prepare it to the report that everything is on disk."""
 
-import hashlib
 import logging
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
-from pathlib import Path
 
 import gevent
-import msgspec
 from gevent.event import Event
 from gevent.greenlet import Greenlet
 
 from servebench.core.errors import HarnessError, ServebenchError
-from servebench.core.records import RequestRecord
 from servebench.core.target import parse_proxy, parse_target
 from servebench.core.units import NS_PER_S
 from servebench.loadgen.membership import Change
@@ -33,18 +27,18 @@ from servebench.loadgen.messages import (
 )
 from servebench.loadgen.runclock import RunClock
 from servebench.loadgen.transport.client import Client
-from servebench.loadgen.worker.clock_sync import ClockLog, ClockSync
+from servebench.loadgen.worker.clock_sync import ClockLog
 from servebench.loadgen.worker.closed_users import ClosedUsers
 from servebench.loadgen.worker.collect import PartSender, make_delivery, sees_masters_folder
-from servebench.loadgen.worker.counting import AnswerCounter
 from servebench.loadgen.worker.drain import CANCEL_LIMIT_S, wait_for_all
 from servebench.loadgen.worker.engines import Engine, EngineParts, make_engine, mean_gaps_ns
-from servebench.loadgen.worker.health import HealthGauges, HealthMonitor, HubTicker
+from servebench.loadgen.worker.health import HealthGauges, HealthMonitor
 from servebench.loadgen.worker.live import LiveCounters
 from servebench.loadgen.worker.memory import settle_memory
 from servebench.loadgen.worker.permit import Permit, SeqPool
 from servebench.loadgen.worker.recorder import Recorder
 from servebench.loadgen.worker.requester import Requester, RequestParts
+from servebench.loadgen.worker.setup import WorkerSetup, run_tag
 from servebench.loadgen.worker.token_dispatch import TokenDispatcher
 from servebench.shards.folder import join_run_folder
 from servebench.shards.parts import PartIdentity
@@ -64,28 +58,8 @@ may be down for the worker to take part again.
 """
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WorkerSetup:
-    """What a session needs of the process it runs in."""
-
-    worker_id: str
-    worker: str
-    boot_id: str
-    offset_ns: int
-    sync: ClockSync | None
-    """None = this process shares the master's clock."""
-    out: Path
-    url: str
-    headers: dict[str, str]
-    proxy: str | None
-    """Proxy of this process, instead of the workload's."""
-    send: Callable[[msgspec.Struct], None]
-    tell_locust: Callable[[RequestRecord, int], None]
-    token_rate_per_s: Callable[[], float]
-    """Offered rate of this worker's tokens now."""
-    counter: AnswerCounter
-    ticker: HubTicker
-    """Runs since the process began, so that the run knows the hub's idle level."""
+WRITE_LIMIT_S = 5.0
+"""A process that is told to go waits this long after its drain for its parts to be on disk."""
 
 
 class WorkerSession:
@@ -135,9 +109,18 @@ class WorkerSession:
     # Message handlers: none blocks.
 
     def arm(self, message: Arm) -> None:
-        """Take the run's zero and begin."""
+        """Take the run's zero and begin; what cannot begin is over, and the master is told both."""
         if self._clock is not None or self._close_asked.is_set():
             return
+        try:
+            self._begin(message)
+        except Exception as error:  # noqa: BLE001 - the master would wait for a worker that never says a word
+            self.fail(error)
+            if self._recorder is not None:
+                self._recorder.close()
+            self._report_end(0)
+
+    def _begin(self, message: Arm) -> None:
         settle_memory()
         setup = self._setup
         clock = RunClock(message.epoch_monotonic_ns - setup.offset_ns)
@@ -151,31 +134,10 @@ class WorkerSession:
             boot_id=setup.boot_id,
         )
         self._clock = clock
-        self._recorder = Recorder(folder.requests, identity)
-        self._health = HealthMonitor(folder.health, identity, self._gauges, setup.ticker)
-        if setup.sync is not None:
-            self._clock_log = ClockLog(folder.clock, identity, message.epoch_monotonic_ns, setup.sync)
-        parts = RequestParts(
-            endpoint=self._endpoint,
-            model=self._order.model,
-            requests=self._workload.requests,
-            prompts=self._prompts,
-            tag=run_tag(self.run_id),
-            target=self._target.redacted,
-            mean_gap_ns=mean_gaps_ns(self._schedule),
-        )
-        self._requester = Requester(
-            parts=parts,
-            clock=clock,
-            permit=self._permit,
-            client=self._client,
-            recorder=self._recorder,
-            live=self._live,
-            counter=setup.counter,
-            tell_locust=setup.tell_locust,
-            on_failure=self.fail,
-        )
-        self._engine = make_engine(
+        recorder = self._recorder = Recorder(folder.requests, identity)
+        health = HealthMonitor(folder.health, identity, self._gauges, setup.ticker)
+        requester = self._make_requester(clock, recorder)
+        engine = make_engine(
             EngineParts(
                 workload=self._workload,
                 schedule=self._schedule,
@@ -185,17 +147,43 @@ class WorkerSession:
                 clock=clock,
                 permit=self._permit,
                 seqs=self._seqs,
-                requester=self._requester,
+                requester=requester,
                 rate_per_s=setup.token_rate_per_s,
                 on_failure=self.fail,
             )
         )
-        self._health.start()
         delivery = make_delivery(self._order, setup.worker_id, setup.send, shared=shared)
+        # Nothing below fails: from here on greenlets live that the end of the session waits for.
+        if setup.sync is not None:
+            self._clock_log = ClockLog(folder.clock, identity, message.epoch_monotonic_ns, setup.sync)
         if delivery is not None:
-            self._sender = PartSender([self._recorder, self._health, self._clock_log], delivery)
-        gevent.spawn(self._run, self._requester, self._engine, self._recorder, self._health)
+            self._sender = PartSender([recorder, health, self._clock_log], delivery)
+        self._health, self._requester, self._engine = health, requester, engine
+        health.start()
+        gevent.spawn(self._run, requester, engine, recorder, health)
         gevent.spawn(self._report)
+
+    def _make_requester(self, clock: RunClock, recorder: Recorder) -> Requester:
+        parts = RequestParts(
+            endpoint=self._endpoint,
+            model=self._order.model,
+            requests=self._workload.requests,
+            prompts=self._prompts,
+            tag=run_tag(self.run_id),
+            target=self._target.redacted,
+            mean_gap_ns=mean_gaps_ns(self._schedule),
+        )
+        return Requester(
+            parts=parts,
+            clock=clock,
+            permit=self._permit,
+            client=self._client,
+            recorder=recorder,
+            live=self._live,
+            counter=self._setup.counter,
+            tell_locust=self._setup.tell_locust,
+            on_failure=self.fail,
+        )
 
     def lease(self, message: Lease) -> int:
         """Take the table and the lease; return how many entries the table has here."""
@@ -256,7 +244,9 @@ class WorkerSession:
         self._setup.send(Leaving(run_id=self.run_id, worker_id=self._setup.worker_id))
         self.stop(Stop(run_id=self.run_id, stop_ns=self._clock.now_ns(), drain_ns=drain_ns))
         self.close()
-        self.closed.wait(drain_ns / NS_PER_S + 5)
+        self.closed.wait(drain_ns / NS_PER_S + WRITE_LIMIT_S)
+        while self._sender is not None and self._sender.finishing:
+            self.closed.wait(0.2)  # what is on its way arrives, or the sender gives up
 
     def fail(self, error: BaseException) -> None:
         """Tell the master, once, that this worker cannot go on."""
@@ -393,8 +383,3 @@ class WorkerSession:
 
     def _ask_for_blocks(self, blocks: int) -> None:
         self._setup.send(NeedSeqs(run_id=self.run_id, worker_id=self._setup.worker_id, blocks=blocks))
-
-
-def run_tag(run_id: str) -> str:
-    """Return the 8 hex digits that stand for a run in X-Request-Id."""
-    return hashlib.sha256(run_id.encode()).hexdigest()[:8]
