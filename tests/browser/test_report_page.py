@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 from tests.builders import busy_run
 
-from servebench.analysis.report import write_report
+from servebench.analysis.digest import examine
+from servebench.analysis.report import several_page, write_page, write_report
 
 CHROMIUM = shutil.which("chromium")
 pytestmark = [
@@ -100,4 +101,52 @@ def test_a_distribution_can_be_switched_to_a_log_axis(browser: Any, report: Path
     button.click()
     assert button.get_attribute("aria-pressed") == "true"
     page.wait_for_function("document.querySelector('[data-plot=ecdf-ttft]').layout.xaxis.type === 'log'")
+    page.close()
+
+
+def test_a_plot_can_be_saved_as_image_and_as_numbers(browser: Any, report: Path, tmp_path: Path) -> None:  # noqa: ANN401
+    page = browser.new_page(viewport={"width": 1280, "height": 900}, color_scheme="dark", accept_downloads=True)
+    said: list[str] = []
+    page.on("console", lambda message: said.append(message.text))
+    page.goto(report.as_uri())
+    page.wait_for_selector("html[data-drawn=yes]")
+    starts = {"png": b"\x89PNG", "svg": b"<svg", "csv": b"series,offered /s"}
+    for form, start in starts.items():
+        with page.expect_download() as caught:
+            page.locator(f"[data-save=throughput][data-form={form}]").click()
+        path = tmp_path / caught.value.suggested_filename
+        caught.value.save_as(path)
+        assert path.name == f"throughput.{form}"
+        assert path.read_bytes().startswith(start)
+    assert "\r\nramp," in (tmp_path / "throughput.csv").read_bytes().decode()
+    assert said == []
+    page.close()
+
+
+def test_on_paper_a_dark_report_is_black_on_white_and_as_wide_as_the_paper(browser: Any, report: Path) -> None:  # noqa: ANN401
+    page = browser.new_page(viewport={"width": 794, "height": 1123}, color_scheme="dark")
+    page.goto(report.as_uri())
+    page.wait_for_selector("html[data-drawn=yes]")
+    page.emulate_media(media="print")
+    page.wait_for_function("getComputedStyle(document.body).backgroundColor === 'rgb(255, 255, 255)'")
+    page.wait_for_function(f"({CONTRAST})().length === 0")
+    assert page.evaluate("document.documentElement.scrollWidth") <= 794
+    assert page.pdf().startswith(b"%PDF")
+    page.close()
+
+
+def test_runs_side_by_side_open_from_disk_with_the_script_beside(browser: Any, tmp_path: Path) -> None:  # noqa: ANN401
+    runs = [busy_run(tmp_path / name, model=NASTY, seed=seed) for seed, name in enumerate(("one run", "two"))]
+    path = tmp_path / "runs.html"
+    write_page(path, *several_page([(run, examine(run)) for run in runs]), assets=tmp_path / "my assets")
+    page = browser.new_page(viewport={"width": 390, "height": 900}, color_scheme="dark")
+    said: list[str] = []
+    page.on("console", lambda message: said.append(message.text))
+    page.on("pageerror", lambda error: said.append(str(error)))
+    page.goto(path.as_uri())
+    page.wait_for_selector("html[data-drawn=yes]")
+    assert page.locator("[data-plot] svg.main-svg").count() >= 9
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    assert page.evaluate(CONTRAST) == []
+    assert said == []
     page.close()

@@ -94,32 +94,61 @@ def table(
 
 @command(
     "report",
-    "Write report.html of a run.",
+    "Write report.html of a run, or a page of several runs.",
     examples=(
-        "report runs/20260903T121203Z-chat-burst-1f3a",
         "report runs/20260903T121203Z-chat-burst-1f3a --open",
+        "report runs/20260903T121203Z-base-1f3a runs/20260903T133310Z-new-77ab",
     ),
 )
-@click.argument("run", type=RUN)
+@click.argument("runs", type=RUN, nargs=-1, required=True, metavar="RUN...")
+@option(
+    "--out", type=click.Path(path_type=Path, dir_okay=False), help="File; default: in the run, runs.html for several."
+)
+@option("--assets", type=RUN, metavar="DIR", help="Put plotly's script there, not into the page.")
 @option("--open", "show", is_flag=True, help="Open it in the browser.")
-def report(*, run: Path, show: bool) -> int:
+def report(*, runs: tuple[Path, ...], out: Path | None, assets: Path | None, show: bool) -> int:
     """Merge a run and write its report: one file that needs no network. Prints the path.
 
-    Exit code 3 when the run is INVALID.
+    Several runs are put side by side, one curve each, into runs.html in the working folder; they are not merged.
+    Exit code 3 when a run is INVALID.
     """
-    from servebench.analysis.digest import examine
-    from servebench.analysis.merge import write_outputs
-    from servebench.analysis.pool import helpers
-    from servebench.analysis.report import write_report
-
-    with helpers(run) as executor:
-        examined = examine(run, executor)
-        write_outputs(run, examined.digest)
-        path = write_report(run, examined)
+    path, code = _one_report(runs[0], out, assets) if len(runs) == 1 else _several_reports(runs, out, assets)
     click.echo(shown_path(path))
     if show:
         webbrowser.open(path.absolute().as_uri())
-    return _code(examined)
+    return code
+
+
+def _one_report(run: Path, out: Path | None, assets: Path | None) -> tuple[Path, int]:
+    from servebench.analysis.digest import examine
+    from servebench.analysis.merge import write_outputs
+    from servebench.analysis.pool import helpers
+    from servebench.analysis.report import REPORT_NAME, report_page, write_page
+
+    path = _in_a_folder(out or run / REPORT_NAME)
+    with helpers(run) as executor:
+        examined = examine(run, executor)
+        write_outputs(run, examined.digest)
+        write_page(path, *report_page(examined), assets=assets)
+    return path, _code(examined)
+
+
+def _several_reports(runs: tuple[Path, ...], out: Path | None, assets: Path | None) -> tuple[Path, int]:
+    from servebench.analysis.digest import examine
+    from servebench.analysis.report import several_page, write_page
+
+    path = _in_a_folder(out or Path("runs.html"))
+    examined = [(run, examine(run)) for run in runs]
+    write_page(path, *several_page(examined), assets=assets)
+    return path, max(_code(one, str(run)) for run, one in examined)
+
+
+def _in_a_folder(path: Path) -> Path:
+    """Return the path; raises InputError where its folder does not exist."""
+    if not path.absolute().parent.is_dir():
+        msg = f"{path.parent} is no folder; make it first, or name another file with --out"
+        raise InputError(msg)
+    return path
 
 
 def explanation(name: str) -> str:
@@ -176,12 +205,15 @@ def _rendered(table: "Table", form: str, *, every: bool) -> str:
     return render.as_markdown(table, every=every) if form == "md" else render.as_text(table, every=every)
 
 
-def _code(examined: "Examined") -> int:
-    """Return the exit code of a command that shows a run, after saying on stderr why its numbers must not be used."""
+def _code(examined: "Examined", name: str | None = None) -> int:
+    """Return the exit code of a command that shows a run, after saying on stderr why its numbers must not be used.
+
+    `name`: which of several runs it is.
+    """
     verdict = examined.digest.manifest.verdict
     if verdict is None or verdict.status != Status.INVALID:
         return ExitCode.OK
-    say("INVALID: do not use these numbers")
+    say(f"{name + ' is ' if name else ''}INVALID: do not use these numbers")
     for reason in verdict.reasons:
         say(f"  - {reason}")
     return ExitCode.INVALID

@@ -1,7 +1,6 @@
 """Know what the report says and in which order; words and numbers only, no markup."""
 
 from collections.abc import Sequence
-from datetime import UTC, datetime
 
 from servebench.analysis.digest import Digest
 from servebench.analysis.numbers import clock
@@ -10,6 +9,7 @@ from servebench.analysis.page.model import Banner, Page, PlotGroup
 from servebench.analysis.page.server import server_tables
 from servebench.analysis.page.tables import tables
 from servebench.analysis.page.tiles import tiles
+from servebench.analysis.page.when import utc
 from servebench.analysis.plots import Plot
 from servebench.analysis.words import verdict_glyph, verdict_words
 from servebench.core.outcomes import Status
@@ -25,7 +25,7 @@ def build_page(found: Digest, plots: Sequence[Plot]) -> Page:
         name=manifest.name,
         run_id=manifest.run_id,
         version=manifest.servebench_version,
-        when=f"{_utc(manifest.created_utc)}, {clock(length)} long",
+        when=f"{utc(manifest.created_utc)}, {clock(length)} long",
         verdict=_banner(manifest.verdict),
         conditions_line=conditions_line(found),
         tiles=tiles(found),
@@ -37,14 +37,6 @@ def build_page(found: Digest, plots: Sequence[Plot]) -> Page:
         command=command(found),
         metrics=METRICS,
     )
-
-
-def _utc(text: str) -> str:
-    """Return an ISO time in UTC to the second, or the text as it is where it is no such time."""
-    try:
-        return f"{datetime.fromisoformat(text).astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
-    except ValueError:
-        return text
 
 
 def _banner(verdict: Verdict | None) -> Banner:

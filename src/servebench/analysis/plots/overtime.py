@@ -9,7 +9,18 @@ import plotly.graph_objects as go
 from servebench.analysis import palette
 from servebench.analysis.health import Health
 from servebench.analysis.numbers import significant
-from servebench.analysis.plots.figure import MOST_POINTS, Plot, PlotData, Shading, columns, figure, largest, line, shade
+from servebench.analysis.plots.figure import (
+    MOST_POINTS,
+    Plot,
+    PlotData,
+    Shading,
+    axis_unit,
+    columns,
+    figure,
+    largest,
+    line,
+    shade,
+)
 from servebench.analysis.source import RunData
 from servebench.analysis.timeline import Timeline
 from servebench.metrics import formulas
@@ -55,12 +66,13 @@ def _rates(series: Timeline, coarse: Timeline, shading: Shading) -> Plot:
 def _latency(run: RunData, series: Timeline, shading: Shading) -> Plot:
     ttft, sent = formulas.ttft_ns(run.columns) / 1e6, run.columns.sent_ns / 1e9
     index = _thinned(ttft)
-    drawn = figure("time since start (s)", "TTFT (ms)", largest(ttft) * 1.1)
+    unit, divisor = axis_unit("ms", largest(ttft))
+    drawn = figure("time since start (s)", f"TTFT ({unit})", largest(ttft) / divisor * 1.1)
     drawn.update_layout(hovermode="closest")
     drawn.add_trace(
         go.Scatter(
             x=np.round(sent[index], 3),
-            y=np.round(ttft[index], 2),
+            y=np.round(ttft[index] / divisor, 5),
             name="requests",
             mode="markers",
             marker={"color": palette.PLANNED, "size": 4, "opacity": 0.5},
@@ -70,8 +82,9 @@ def _latency(run: RunData, series: Timeline, shading: Shading) -> Plot:
     for name, values in (("p50", series.ttft_p50_ms), ("p95", series.ttft_p95_ms)):
         colour = palette.QUANTILE_COLOURS[name]
         label = f"{name} of {series.bin_s:.0f} s"
-        drawn.add_trace(line(x, np.round(values, 3), label, colour, dash=palette.DASHES[name]))
-    summary = f"Time to first token of each request by when it was sent; largest {significant(largest(ttft))} ms."
+        drawn.add_trace(line(x, np.round(values / divisor, 5), label, colour, dash=palette.DASHES[name]))
+    worst = significant(largest(ttft) / divisor)
+    summary = f"Time to first token of each request by when it was sent; largest {worst} {unit}."
     return Plot(
         name="latency",
         title="Time to first token",

@@ -9,7 +9,7 @@ import plotly.graph_objects as go
 
 from servebench.analysis import palette
 from servebench.analysis.numbers import count, significant
-from servebench.analysis.plots.figure import Plot, PlotData, figure
+from servebench.analysis.plots.figure import Plot, PlotData, axis_unit, figure
 from servebench.analysis.source import RunData
 from servebench.analysis.windows import phase_windows
 from servebench.metrics import METRIC_BY_NAME, Metric, formulas
@@ -27,9 +27,9 @@ _SHARES = np.unique(
 
 
 class _Spread(NamedTuple):
-    """One distribution: its values at _SHARES and at TABLE_QUANTILES, in display units."""
+    """One distribution, of a phase or a run: its values at _SHARES and at TABLE_QUANTILES, in display units."""
 
-    phase: str
+    name: str
     n: int
     curve: FloatArray
     table: FloatArray
@@ -39,6 +39,25 @@ def distributions(run: RunData) -> tuple[Plot, ...]:
     """Return the cumulative distribution of each metric of ECDF_METRICS that has samples."""
     found = ((metric, [s for s in _spreads(run, metric) if s.n]) for metric in ECDF_METRICS)
     return tuple(_plot(METRIC_BY_NAME[metric], spreads) for metric, spreads in found if spreads)
+
+
+def pooled_distributions(runs: Sequence[tuple[str, RunData]]) -> tuple[Plot, ...]:
+    """Return the same plots with one line a run: all its measured phases together."""
+    found = ((metric, [s for name, run in runs if (s := _pooled(run, metric, name)).n]) for metric in ECDF_METRICS)
+    return tuple(_plot(METRIC_BY_NAME[metric], spreads, "run") for metric, spreads in found if spreads)
+
+
+def _pooled(run: RunData, metric: str, name: str) -> _Spread:
+    scale = METRIC_BY_NAME[metric].scale
+    if metric == "chunk_gap":
+        tally = Tally()
+        for phase in phase_windows(run, measured_only=True):
+            tally.merge(run.gaps.get(phase, Tally()))
+        return _Spread(name, tally.n, *(tally.about(np.asarray(at)) / scale for at in (_SHARES, TABLE_QUANTILES)))
+    values = formulas.REQUEST_FORMULAS[metric](run.columns) / scale
+    mine = values[run.measured & ~run.spoiled & ~np.isnan(values)]
+    shares = (_SHARES, np.array(TABLE_QUANTILES))
+    return _Spread(name, len(mine), *(np.quantile(mine, at) if len(mine) else np.empty(0) for at in shares))
 
 
 def _spreads(run: RunData, metric: str) -> Iterator[_Spread]:
@@ -55,17 +74,18 @@ def _spreads(run: RunData, metric: str) -> Iterator[_Spread]:
             yield _Spread(phase, len(mine), np.quantile(mine, _SHARES), np.quantile(mine, TABLE_QUANTILES))
 
 
-def _plot(metric: Metric, spreads: Sequence[_Spread]) -> Plot:
-    drawn = figure(f"{metric.title} ({metric.unit})", "share of samples at or below", 1.0)
+def _plot(metric: Metric, spreads: Sequence[_Spread], by: str = "phase") -> Plot:
+    unit, divisor = axis_unit(metric.unit, max(float(spread.curve[-1]) for spread in spreads))
+    drawn = figure(f"{metric.title} ({unit})", "share of samples at or below", 1.0)
     drawn.update_layout(hovermode="closest")
     drawn.update_yaxes(tickformat=".0%")
     for index, spread in enumerate(spreads):
         colour = palette.CYCLE[index % len(palette.CYCLE)]
         drawn.add_trace(
             go.Scatter(
-                x=np.round(spread.curve, 4),
+                x=np.round(spread.curve / divisor, 4),
                 y=np.round(_SHARES, 5),
-                name=f"{escape(spread.phase)} (n {count(spread.n)})",
+                name=f"{escape(spread.name)} (n {count(spread.n)})",
                 mode="lines",
                 line={"color": colour, "width": 2, "dash": ("solid", "dash", "dot", "dashdot")[index % 4]},
             )
@@ -74,11 +94,11 @@ def _plot(metric: Metric, spreads: Sequence[_Spread]) -> Plot:
     return Plot(
         name=f"ecdf-{metric.name}",
         title=f"Distribution of {metric.title}",
-        summary=f"Cumulative distribution of {metric.title} by phase, {count(total)} samples.",
+        summary=f"Cumulative distribution of {metric.title} by {by}, {count(total)} samples.",
         figure=drawn,
         data=PlotData(
-            ("phase", "n", *(f"{100 * q:g} %" for q in TABLE_QUANTILES)),
-            tuple((spread.phase, count(spread.n), *map(significant, spread.table)) for spread in spreads),
+            (by, "n", *(f"{100 * q:g} %, {unit}" for q in TABLE_QUANTILES)),
+            tuple((spread.name, count(spread.n), *map(significant, spread.table / divisor)) for spread in spreads),
         ),
         log=True,
     )

@@ -22,6 +22,14 @@ _PANELS = ((0.64, 1.0), (0.31, 0.58), (0.0, 0.25))
 _FAINT = 0.18
 
 
+class Mark(NamedTuple):
+    """A saturation to draw: its colour, and whose it is where several runs share the figure ("" = the only one)."""
+
+    found: Saturation
+    colour: str = palette.FAILED
+    label: str = ""
+
+
 class Panel(NamedTuple):
     """What the middle panel shows: a latency, its unit on the axis, and by what its values are divided."""
 
@@ -30,22 +38,22 @@ class Panel(NamedTuple):
     divisor: float
 
 
-def throughput_plot(tracks: Sequence[Track], saturations: Sequence[Saturation], limits: Sequence[Result] = ()) -> Plot:
+def throughput_plot(tracks: Sequence[Track], marks: Sequence[Mark], limits: Sequence[Result] = ()) -> Plot:
     """Return the figure; `limits` are objectives on quantiles, of which that of the shown latency is drawn."""
     panel = _panel(tracks)
     top = max(max(p.level.offered_per_s, p.achieved_per_s) for track in tracks for p in track.points)
     drawn = _frame(tracks, panel, top)
     for track in tracks:
         _draw(drawn, track, panel)
-    for found in saturations:
-        _mark_saturation(drawn, found, top)
+    for mark in marks:
+        _mark_saturation(drawn, mark, top)
     for limit in limits:
         if limit.metric.name == panel.metric and limit.limit / panel.divisor <= drawn.layout.yaxis2.range[1]:
             _limit_line(drawn, limit, panel)
     return Plot(
         name="throughput",
         title="Throughput under load",
-        summary=_summary(tracks, saturations, panel),
+        summary=_summary(tracks, marks, panel),
         figure=drawn,
         data=_data(tracks, panel),
         wide=True,
@@ -143,29 +151,27 @@ def _faint(colour: str) -> str:
     return f"rgba({red},{green},{blue},{_FAINT})"
 
 
-def _mark_saturation(drawn: go.Figure, found: Saturation, top: float) -> None:
+def _mark_saturation(drawn: go.Figure, mark: Mark, top: float) -> None:
     """Draw the rate at which a service saturates with its interval, and from where on answers fall behind."""
+    found, colour, label = mark.found, mark.colour, escape(mark.label)
     if found.plateau is None or found.lo is None or found.hi is None:
         return
-    line_style = {"color": palette.FAILED, "dash": "dash", "width": 1.5}
     whole = {"x0": 0, "x1": 1, "xref": "x domain", "layer": "below"}
-    drawn.add_shape(
-        type="rect", y0=found.lo, y1=found.hi, fillcolor=palette.FAILED, opacity=0.15, line={"width": 0}, **whole
-    )
-    drawn.add_shape(type="line", y0=found.plateau, y1=found.plateau, line=line_style, **whole)
-    drawn.add_annotation(
-        x=0, xref="x domain", xanchor="left", y=found.hi, yanchor="bottom", showarrow=False,
-        text=f"saturates at {significant(found.plateau)} {bounds(found.lo, found.hi)}",
-    )  # fmt: skip
-    if found.departs is not None and found.departs <= top:
-        thin = {"color": palette.FAILED, "dash": "dot", "width": 1}
-        drawn.add_shape(
-            type="line", x0=found.departs, x1=found.departs, y0=0, y1=1, yref="paper", line=thin, layer="below"
-        )
-        drawn.add_annotation(
-            x=found.departs, xanchor="left", y=0, yanchor="bottom", showarrow=False,
-            text=f"knee: behind from {significant(found.departs)}",
-        )  # fmt: skip
+    style = {"color": colour, "dash": "dash", "width": 1.5}
+    drawn.add_shape(type="rect", y0=found.lo, y1=found.hi, fillcolor=colour, opacity=0.15, line={"width": 0}, **whole)
+    drawn.add_shape(type="line", y0=found.plateau, y1=found.plateau, line=style, **whole)
+    words = f"saturates at {significant(found.plateau)} {bounds(found.lo, found.hi)}"
+    text = f"{label} {words}".strip()
+    place = {"xref": "x domain", "xanchor": "left", "yanchor": "bottom", "showarrow": False}
+    drawn.add_annotation(x=0, y=found.hi, text=text, **place)
+    if found.departs is None or found.departs > top:
+        return
+    thin = {"color": colour, "dash": "dot", "width": 1}
+    ends = {"x0": found.departs, "x1": found.departs, "y0": 0, "y1": 1, "yref": "paper"}
+    drawn.add_shape(type="line", line=thin, layer="below", **ends)
+    if not label:  # lines of several runs stand too close for words of their own
+        knee = f"knee: behind from {significant(found.departs)}"
+        drawn.add_annotation(**place | {"xref": "x"}, x=found.departs, y=0, text=knee)
 
 
 def _limit_line(drawn: go.Figure, limit: Result, panel: Panel) -> None:
@@ -178,7 +184,7 @@ def _limit_line(drawn: go.Figure, limit: Result, panel: Panel) -> None:
     )  # fmt: skip
 
 
-def _summary(tracks: Sequence[Track], saturations: Sequence[Saturation], panel: Panel) -> str:
+def _summary(tracks: Sequence[Track], marks: Sequence[Mark], panel: Panel) -> str:
     levels = sum(len(track.points) for track in tracks)
     best = max(p.achieved_per_s for track in tracks for p in track.points)
     title = METRIC_BY_NAME[panel.metric].title
@@ -186,7 +192,9 @@ def _summary(tracks: Sequence[Track], saturations: Sequence[Saturation], panel: 
         f"Answers, {title} (band: p50 to p95) and requests in flight against offered per second at {levels} load "
         f"levels; at most {significant(best)}/s answered."
     )
-    return " ".join((first, *(one.sentence for one in saturations)))
+    return " ".join(
+        (first, *(f"{mark.label}: {mark.found.sentence}" if mark.label else mark.found.sentence for mark in marks))
+    )
 
 
 def _data(tracks: Sequence[Track], panel: Panel) -> PlotData:

@@ -11,7 +11,7 @@ from servebench.analysis.curve import CURVE_METRICS, CURVE_QUANTILES, CurvePoint
 from servebench.analysis.numbers import bounds, count, significant
 from servebench.analysis.objectives import Result
 from servebench.analysis.plots.figure import HEAD_ROOM, Plot, PlotData, axis_unit, figure
-from servebench.analysis.plots.throughput import throughput_plot
+from servebench.analysis.plots.throughput import Mark, throughput_plot
 from servebench.analysis.plots.tracks import Track, hidden_words, tracks_of
 from servebench.analysis.saturation import Saturation
 from servebench.metrics import METRIC_BY_NAME
@@ -27,16 +27,16 @@ def load_plots(
     if not points:
         return ()
     limits = [result for result in results if result.quantile is not None]
-    return curve_plots(tracks_of(points), found, limits, "quantile")
+    return curve_plots(tracks_of(points), tuple(map(Mark, found)), limits, "quantile")
 
 
 def curve_plots(
-    tracks: Sequence[Track], found: Sequence[Saturation], limits: Sequence[Result], colours: Colours
+    tracks: Sequence[Track], marks: Sequence[Mark], limits: Sequence[Result], colours: Colours
 ) -> tuple[Plot, ...]:
     """Return the plots of some tracks on the same axes; there is at least one point."""
     by_metric = {limit.metric.name: limit for limit in limits}
     return (
-        throughput_plot(tracks, found, limits),
+        throughput_plot(tracks, marks, limits),
         *(latency_plot(Wanted(metric, by_metric.get(metric), colours), tracks) for metric in CURVE_METRICS),
         tokens_plot(tracks),
     )

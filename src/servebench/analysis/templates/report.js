@@ -50,7 +50,9 @@
   Promise.all(all).then(() => { document.documentElement.dataset.drawn = "yes"; });
 
   const repaint = () => drawn.forEach((box) => Plotly.relayout(box, theme(box.layout)));
-  window.matchMedia("(prefers-color-scheme: dark)").addEventListener("change", repaint);
+  for (const query of ["(prefers-color-scheme: dark)", "print"]) {
+    window.matchMedia(query).addEventListener("change", repaint);
+  }
 
   for (const button of document.querySelectorAll("[data-log]")) {
     button.addEventListener("click", () => {
@@ -58,6 +60,32 @@
       button.setAttribute("aria-pressed", String(on));
       Plotly.relayout(drawn.get(button.dataset.log), { "xaxis.type": on ? "log" : "linear", "xaxis.autorange": true });
     });
+  }
+  // Text that a spreadsheet would run as a formula gets an apostrophe; numbers are left as they are.
+  const cell = (text) => {
+    const risky = /^\s*[=+\-@\uff1d\uff0b\uff0d\uff20]/.test(text) && !/^-?[\d.,]+$/.test(text);
+    const safe = risky ? `'${text}` : text;
+    return /[",\n]/.test(safe) ? `"${safe.replaceAll('"', '""')}"` : safe;
+  };
+  const saveNumbers = (name) => {
+    const table = document.querySelector(`[data-numbers="${name}"]`);
+    const lines = [...table.rows].map((row) => [...row.cells].map((one) => cell(one.textContent)).join(","));
+    const link = document.createElement("a");
+    link.href = URL.createObjectURL(new Blob([lines.join("\r\n") + "\r\n"], { type: "text/csv" }));
+    link.download = `${name}.csv`;
+    link.click();
+    URL.revokeObjectURL(link.href);
+  };
+  const saveImage = (name, format) => {
+    const box = drawn.get(name);
+    const layout = { ...box.layout, "paper_bgcolor": colour("--card"), title: { text: box.dataset.title } };
+    const size = { width: box.clientWidth, height: box.clientHeight + 30 };
+    return Plotly.downloadImage({ data: box.data, layout: { ...layout, margin: { ...layout.margin, t: 66 } } },
+      { format, filename: name, scale: format === "png" ? 2 : 1, ...size });
+  };
+  for (const button of document.querySelectorAll("[data-save]")) {
+    const { save, form } = button.dataset;
+    button.addEventListener("click", () => form === "csv" ? saveNumbers(save) : saveImage(save, form));
   }
   const copy = document.getElementById("copy");
   if (copy) {
