@@ -12,6 +12,7 @@ import pytest
 
 from servebench.cli.preflight import preflight
 from servebench.core.errors import InputError
+from servebench.inquiry.secrets import read_secrets
 
 pytestmark = pytest.mark.integration
 
@@ -62,7 +63,9 @@ ONE_MODEL = answering("200 OK", b'{"object":"list","data":[{"id":"tiny","object"
 
 def test_the_served_model_is_found_and_the_key_is_sent() -> None:
     with serving(ONE_MODEL) as (port, seen):
-        found = preflight(f"http://127.0.0.1:{port}/v1", model=None, environ={"SERVEBENCH_API_KEY": "sk-1"})
+        found = preflight(
+            f"http://127.0.0.1:{port}/v1", model=None, secrets=read_secrets({"SERVEBENCH_API_KEY": "sk-1"})
+        )
     assert found.model == "tiny"
     assert seen[0].startswith(b"GET /v1/models HTTP/1.1\r\n")
     assert b"Authorization: Bearer sk-1\r\n" in seen[0]
@@ -70,7 +73,7 @@ def test_the_served_model_is_found_and_the_key_is_sent() -> None:
 
 def test_userinfo_and_query_of_the_address_reach_the_server() -> None:
     with serving(ONE_MODEL) as (port, seen):
-        preflight(f"http://u:p@127.0.0.1:{port}?api-key=k", model="tiny", environ={})
+        preflight(f"http://u:p@127.0.0.1:{port}?api-key=k", model="tiny", secrets=read_secrets({}))
     assert seen[0].startswith(b"GET /v1/models?api-key=k HTTP/1.1\r\n")
     assert b"Authorization: Basic dTpw\r\n" in seen[0]
 
@@ -79,7 +82,7 @@ def test_a_closed_port_is_told_with_address_reason_and_way_out() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
     with pytest.raises(InputError, match=rf"nothing listens at 127\.0\.0\.1:{port} \(connection refused\)") as caught:
-        preflight(f"http://127.0.0.1:{port}", model=None, environ={})
+        preflight(f"http://127.0.0.1:{port}", model=None, secrets=read_secrets({}))
     assert "servebench demo" in str(caught.value)
 
 
@@ -96,7 +99,7 @@ def test_an_address_that_swallows_packets_is_told_after_the_connect_limit() -> N
             waiting.append(one)
         before = time.monotonic()
         with pytest.raises(InputError, match=r"no answer from 127\.0\.0\.1:\d+ in 2 s \(firewall or wrong address\?\)"):
-            preflight(f"http://127.0.0.1:{full.getsockname()[1]}", model=None, environ={})
+            preflight(f"http://127.0.0.1:{full.getsockname()[1]}", model=None, secrets=read_secrets({}))
         assert time.monotonic() - before >= 1.9
         for one in waiting:
             one.close()
@@ -104,7 +107,7 @@ def test_an_address_that_swallows_packets_is_told_after_the_connect_limit() -> N
 
 def test_a_host_without_an_address_is_told() -> None:
     with pytest.raises(InputError, match=r'cannot resolve host "no-such-host\.invalid"'):
-        preflight("http://no-such-host.invalid:8000", model=None, environ={})
+        preflight("http://no-such-host.invalid:8000", model=None, secrets=read_secrets({}))
 
 
 def test_a_server_that_never_answers_is_given_up() -> None:
@@ -116,7 +119,7 @@ def test_a_server_that_never_answers_is_given_up() -> None:
     with serving(hang) as (port, _):
         try:
             with pytest.raises(InputError, match=rf"127\.0\.0\.1:{port} took the connection and did not answer"):
-                preflight(f"http://127.0.0.1:{port}", model=None, environ={})
+                preflight(f"http://127.0.0.1:{port}", model=None, secrets=read_secrets({}))
         finally:
             release.set()
 
@@ -132,8 +135,8 @@ def test_a_server_that_drips_its_answer_is_given_up_all_the_same() -> None:
 
     with serving(drip) as (port, _):
         try:
-            with pytest.raises(InputError, match=r"no answer from .* to GET /v1/models in 4.5 s"):
-                preflight(f"http://127.0.0.1:{port}", model=None, environ={})
+            with pytest.raises(InputError, match=r"no answer from .* to GET /v1/models in 2.5 s"):
+                preflight(f"http://127.0.0.1:{port}", model=None, secrets=read_secrets({}))
         finally:
             release.set()
 
@@ -144,7 +147,7 @@ def test_something_that_is_no_http_server_is_told() -> None:
         serving(lambda connection, _head: connection.sendall(greeting)) as (port, _),
         pytest.raises(InputError, match=rf"127\.0\.0\.1:{port} does not speak HTTP"),
     ):
-        preflight(f"http://127.0.0.1:{port}", model=None, environ={})
+        preflight(f"http://127.0.0.1:{port}", model=None, secrets=read_secrets({}))
 
 
 def test_https_to_a_plain_port_is_told_with_the_address_that_works() -> None:
@@ -152,7 +155,7 @@ def test_https_to_a_plain_port_is_told_with_the_address_that_works() -> None:
         serving(answering("400 Bad Request", b"")) as (port, _),
         pytest.raises(InputError, match=rf"does not speak TLS(.|\n)*--url http://127\.0\.0\.1:{port}"),
     ):
-        preflight(f"https://127.0.0.1:{port}/", model=None, environ={})
+        preflight(f"https://127.0.0.1:{port}/", model=None, secrets=read_secrets({}))
 
 
 def test_a_certificate_that_nobody_signed_is_told(tmp_path_factory: pytest.TempPathFactory) -> None:
@@ -181,7 +184,7 @@ def test_a_certificate_that_nobody_signed_is_told(tmp_path_factory: pytest.TempP
         thread = threading.Thread(target=handshake, args=(server,), daemon=True)
         thread.start()
         with pytest.raises(InputError, match=r"certificate of localhost:\d+ is not trusted"):
-            preflight(f"https://localhost:{server.getsockname()[1]}", model=None, environ={})
+            preflight(f"https://localhost:{server.getsockname()[1]}", model=None, secrets=read_secrets({}))
         thread.join(10)
 
 
@@ -191,5 +194,5 @@ def test_no_message_of_a_failing_preflight_holds_a_secret() -> None:
     for status in ("401 Unauthorized", "500 Oops", "301 Moved"):
         with serving(answering(status, b"sk-canary", "Location: http://x/?t=sk-canary")) as (port, _):
             with pytest.raises(InputError) as caught:
-                preflight(url.format(port), model="m", environ=environ)
+                preflight(url.format(port), model="m", secrets=read_secrets(environ))
             assert "canary" not in str(caught.value)

@@ -19,7 +19,7 @@ def test_the_key_file_wins_and_is_stripped(tmp_path: Path) -> None:
     file = tmp_path / "key"
     file.write_text("canary-1\n", encoding="utf-8")
     settings = Settings.from_environment({"SERVEBENCH_API_KEY_FILE": str(file), "SERVEBENCH_API_KEY": "canary-2"})
-    assert settings.api_key == "canary-1"
+    assert settings.secrets.api_key == "canary-1"
 
 
 def test_secrets_are_kept_out_of_the_representation() -> None:

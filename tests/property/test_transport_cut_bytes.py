@@ -15,6 +15,7 @@ from servebench.loadgen.transport.parsing import ParseQueue
 from servebench.loadgen.transport.pool import Pool
 from servebench.loadgen.transport.reactor import Reactor
 from servebench.loadgen.transport.route import Route
+from servebench.wire.approach import Approach
 from servebench.wire.endpoints import ENDPOINTS
 from servebench.wire.timeline import Timeline
 from servebench.workload.model import Timeouts
@@ -53,7 +54,7 @@ CUTS = st.lists(st.integers(1, 700), max_size=40)
 @contextmanager
 def lane() -> Iterator[Lane]:
     reactor, queue = Reactor(), ParseQueue()
-    pool = Pool(reactor, Route(target=parse_target("http://127.0.0.1:1"), addresses=[]))
+    pool = Pool(reactor, Route(approach=Approach(target=parse_target("http://127.0.0.1:1")), addresses=[]))
     yield Lane(pool=pool, queue=queue, timeouts=Timeouts(), stream=True)
     queue.close()
     reactor.close()

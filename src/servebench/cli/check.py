@@ -12,16 +12,17 @@ import click
 from servebench.cli.base import command, option
 from servebench.cli.findings import Facts, Finding, Metrics, findings, plain, summary, table, target_block
 from servebench.cli.finish import next_command
-from servebench.cli.preflight import Reply, judge, read_key
-from servebench.cli.probe import Page, Prober
+from servebench.cli.probe import Prober
 from servebench.cli.recognise import NATIVE_ENDPOINT, listed_models, ollama_models, server_name
+from servebench.cli.way_options import Way, way_options
 from servebench.core.outcomes import ExitCode
 from servebench.core.target import Target, parse_target
+from servebench.inquiry.call import Page
+from servebench.inquiry.models import MODELS, Question, judge
+from servebench.inquiry.secrets import Secrets, read_secrets
 from servebench.telemetry.exposition import read_page
 from servebench.telemetry.reading import canonical, missing_text
 from servebench.wire.endpoints import ENDPOINTS
-
-MODELS_PATH = "/v1/models"
 
 
 @command(
@@ -37,15 +38,19 @@ MODELS_PATH = "/v1/models"
     metavar="NAME",
     help="How to ask: openai-chat, tgi-generate, …; default: what the service is found to be.",
 )
+@way_options("General")
 @option("--json", "as_json", is_flag=True, help="Print the findings as JSON.")
-def check(*, url: str, model: str | None, endpoint: str | None, as_json: bool) -> int:
+def check(
+    *, url: str, model: str | None, endpoint: str | None, proxy: str | None, header: dict[str, str], as_json: bool
+) -> int:
     """Ask a service at most five small requests and say what a run would meet.
 
     Reachable, models, streams, tokens per chunk, cached tokens, usage, keep-alive, metrics, clock; then the target line
     for a workload file. The key comes from SERVEBENCH_API_KEY or SERVEBENCH_API_KEY_FILE. Exit code 2 when something
     failed that a run needs.
     """
-    facts = gather(parse_target(url, "URL"), read_key(os.environ), model=model, endpoint=endpoint)
+    secrets = Way(headers=header, proxy=proxy).over(read_secrets(os.environ))
+    facts = gather(parse_target(url, "URL"), secrets, model=model, endpoint=endpoint)
     lines = findings(facts)
     failed = any(line.state == "failed" for line in lines)
     if as_json:
@@ -65,24 +70,23 @@ def check(*, url: str, model: str | None, endpoint: str | None, as_json: bool) -
     return ExitCode.OK
 
 
-def gather(target: Target, key: str | None, *, model: str | None, endpoint: str | None) -> Facts:
+def gather(target: Target, secrets: Secrets, *, model: str | None, endpoint: str | None) -> Facts:
     """Return what the service shows of itself.
 
     Raises InputError when it cannot be reached or wants a key.
     """
-    prober = Prober(target=target, key=key)
+    prober = Prober(target=target, endpoint=ENDPOINTS[endpoint or "openai-chat"], secrets=secrets)
     try:
         return _gather(prober, model=model, endpoint=endpoint)
     finally:
-        prober.close()
+        prober.caller.close()
 
 
 def _gather(prober: Prober, *, model: str | None, endpoint: str | None) -> Facts:
-    listed = prober.first(MODELS_PATH)
+    listed = prober.first(MODELS)
     models, owners = listed_models(listed.json()) if listed.status == http.HTTPStatus.OK else ((), ())
     wanted = model or (models[0].name if models else None)
-    reply = Reply(status=listed.status, location=listed.headers.get("location"), body=listed.body)
-    judge(prober.target, reply, model=wanted, has_key=prober.key is not None)
+    judge(Question(approach=prober.way(prober.endpoint), model=wanted), listed)
     metrics = metrics_of(prober.get("/metrics"), prober.target)
     server = server_name(headers=listed.headers, owners=owners, dialect=metrics.dialect if metrics else None)
     name = "openai-chat" if models else NATIVE_ENDPOINT.get(server or "", "openai-chat")
@@ -96,13 +100,13 @@ def _gather(prober: Prober, *, model: str | None, endpoint: str | None) -> Facts
     return Facts(
         place=prober.target.authority,
         http_version=prober.http_version,
-        connect_ms=prober.connect_ms,
+        connect_ms=prober.caller.connect_ms,
         server=server,
         models=models,
         model=wanted,
         endpoint=name,
         answer=streamed.answer,
-        reused=prober.still_open(MODELS_PATH) if streamed.kept_alive else False,
+        reused=prober.still_open(MODELS) if streamed.kept_alive else False,
         metrics=metrics,
         clock_offset_s=listed.clock_offset_s,
     )

@@ -5,22 +5,17 @@ import json
 import os
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
 
 from servebench.cli.processes import child_environment
+from servebench.cli.way_options import Way
 from servebench.core.errors import HarnessError
 from servebench.core.target import parse_target
 from servebench.core.units import NS_PER_S
+from servebench.inquiry.secrets import HEADERS, PROXY, VARIABLES, read_secrets
 
-KEY_VARIABLES = (
-    "SERVEBENCH_API_KEY",
-    "SERVEBENCH_API_KEY_FILE",
-    "SERVEBENCH_HEADERS",
-    "SERVEBENCH_HEADERS_FILE",
-    "SERVEBENCH_PROXY",
-)
 # A variable left over from another run must not steer this one; a key is what the user exported for the workers.
 _OWN_PREFIXES = (
     "LOCUST_",
@@ -48,8 +43,9 @@ class WebUi:
 class Launch:
     """One load generator to start. `url` is as the user gave it and may hold secrets; `command` holds none.
 
-    `with_key` gives the user's key to the local workers, of which there are `local_workers`; `expect_workers` is how
-    many the master waits for. `web` None = headless.
+    `with_key` gives the user's key to the local workers, of which there are `local_workers`, and to a master that has
+    to ask for the model; `way` is what options say about proxy and headers. `expect_workers` is how many the master
+    waits for. `web` None = headless.
     """
 
     workload_json: bytes | None
@@ -62,6 +58,7 @@ class Launch:
     tokenizer: Path | None = None
     command: tuple[str, ...] = ()
     with_key: bool = True
+    way: Way = field(default_factory=Way)
     local_workers: int = 0
     expect_workers: int = 1
     bind_host: str = "127.0.0.1"
@@ -122,7 +119,7 @@ def worker_flags(locust_flags: tuple[str, ...]) -> tuple[str, ...]:
 def master_environment(
     base: Mapping[str, str], launch: Launch, workload_path: Path | None, progress_fd: int | None
 ) -> dict[str, str]:
-    """Return the master's environment. Keys stay out: only workers speak to the server."""
+    """Return the master's environment. Keys stay out, unless it has to ask the server which model there is."""
     optional = {
         "SERVEBENCH_WORKLOAD": str(workload_path) if workload_path else None,
         "SERVEBENCH_URL": launch.url,
@@ -137,18 +134,29 @@ def master_environment(
         "SERVEBENCH_COMMAND": json.dumps(list(launch.command)),
         **{name: value for name, value in optional.items() if value is not None},
     }
-    return child_environment(base, drop_prefixes=(*_OWN_PREFIXES, *KEY_VARIABLES), extra=extra)
+    environment = child_environment(base, drop_prefixes=(*_OWN_PREFIXES, *VARIABLES), extra=extra)
+    return environment if launch.model is not None else environment | _secrets(base, launch)
 
 
 def worker_environment(base: Mapping[str, str], launch: Launch, workload_path: Path | None) -> dict[str, str]:
     """Return a worker's environment: the master's, with the user's key and tokenizer."""
-    environment = master_environment(base, launch, workload_path, None)
+    environment = master_environment(base, launch, workload_path, None) | _secrets(base, launch)
     if launch.tokenizer is not None:
         environment["SERVEBENCH_TOKENIZER"] = str(launch.tokenizer.absolute())
-    for name in KEY_VARIABLES if launch.with_key else ():
-        if name in base:
-            environment[name] = str(Path(base[name]).absolute()) if name.endswith("_FILE") else base[name]
     return environment
+
+
+def _secrets(base: Mapping[str, str], launch: Launch) -> dict[str, str]:
+    """Return the variables with the user's secrets, and with what options say, which win."""
+    found = {name: base[name] for name in VARIABLES if name in base} if launch.with_key else {}
+    way = launch.way
+    if way.headers:
+        headers = way.over(read_secrets(found)).headers
+        found.pop(f"{HEADERS}_FILE", None)
+        found[HEADERS] = "\n".join(f"{name}: {value}" for name, value in headers.items())
+    if way.proxy is not None:
+        found[PROXY] = way.proxy
+    return {name: str(Path(text).absolute()) if name.endswith("_FILE") else text for name, text in found.items()}
 
 
 def default_workers() -> int:

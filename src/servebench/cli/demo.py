@@ -17,6 +17,7 @@ from servebench.cli.run import Nodes, QuickForm, chosen_workload, launch_of
 from servebench.cli.simulate import start_sim
 from servebench.cli.watch import make_scratch
 from servebench.core.units import NS_PER_S
+from servebench.inquiry.secrets import Secrets
 
 WORKLOAD = Path("builtin:demo")
 
@@ -40,7 +41,7 @@ def demo(*, workers: int, seed: int | None, out: Path, progress: str) -> int:
         engine, url = start_sim(scratch, seed=workload.seed)
         try:
             # The engine takes no key, and a real one has no business there.
-            model = preflight(url, model=None, environ={}).model
+            model = preflight(url, model=None, secrets=Secrets()).model
             launch = launch_of(workload, url, Nodes(workers=workers), out=out, model=model)
             seconds = workload.duration_ns / NS_PER_S
             say(f"Simulated engine at {url}. {seconds:.0f} s of load from {workers} workers.")

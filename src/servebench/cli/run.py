@@ -1,5 +1,6 @@
 """Know the command `run`: one headless run from workload to verdict."""
 
+import os
 import sys
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
@@ -13,8 +14,10 @@ from servebench.cli.finish import Wanted
 from servebench.cli.job import Job, execute
 from servebench.cli.preflight import preflight
 from servebench.cli.processes import free_port
+from servebench.cli.way_options import Way, way_options
 from servebench.core.errors import InputError
 from servebench.core.target import parse_target, shown_argument
+from servebench.inquiry.secrets import read_secrets
 
 if TYPE_CHECKING:
     from servebench.workload.model import Workload
@@ -66,6 +69,7 @@ class Nodes:
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     help="Count answers by this tokenizer.json too; default: only where the server does not count.",
 )
+@way_options("Target")
 @option("--no-preflight", group="Target", is_flag=True, help="Do not ask the service for its models first.")
 @option("--rate", group="Without a workload file", type=click.FloatRange(0, min_open=True), help="Requests per second.")
 @option("--duration", group="Without a workload file", type=Duration(), help="How long, e.g. 60s.")
@@ -104,14 +108,16 @@ def run(ctx: click.Context, /, **options: Any) -> int:  # noqa: ANN401 - click h
     url: str = options["url"]
     parse_target(url)
     quick = QuickForm(**{field.name: options[field.name] for field in fields(QuickForm)})
-    workload = chosen_workload(options["workload"], quick, seed=options["seed"])
+    way = Way(headers=options["header"], proxy=options["proxy"])
+    workload = way.into(chosen_workload(options["workload"], quick, seed=options["seed"]))
     model = options["model"] or workload.target.model
     if not options["no_preflight"]:
-        model = checked_model(url, model)
+        model = checked_model(url, model, way, workload)
     nodes = Nodes(workers=options["workers"], expect=options["expect_workers"], bind=options["bind"])
     launch = launch_of(workload, url, nodes, out=options["out"], model=model)
     launch = replace(
         launch,
+        way=way,
         run_name=options["run_name"],
         drain_ns=options["drain"],
         tokenizer=options["tokenizer"],
@@ -129,9 +135,9 @@ def run(ctx: click.Context, /, **options: Any) -> int:  # noqa: ANN401 - click h
     return execute(Job(launch=launch, workload=workload, progress=progress, wanted=wanted)).exit_code
 
 
-def checked_model(url: str, model: str | None) -> str | None:
+def checked_model(url: str, model: str | None, way: Way, workload: "Workload | None") -> str | None:
     """Ask the service before any load; say what is worth knowing, return the model to ask for."""
-    found = preflight(url, model=model)
+    found = preflight(url, model=model, secrets=way.over(read_secrets(os.environ)), workload=workload)
     for note in found.notes:
         say(note)
     return found.model

@@ -16,6 +16,7 @@ from servebench.cli.processes import free_port
 from servebench.cli.run import Nodes, QuickForm, checked_model, chosen_workload, launch_of
 from servebench.cli.stops import Stops
 from servebench.cli.watch import Cluster, last_words, launch_cluster, watch
+from servebench.cli.way_options import Way, way_options
 from servebench.core.errors import InputError
 from servebench.core.outcomes import ExitCode
 from servebench.core.target import parse_target
@@ -31,6 +32,7 @@ from servebench.core.units import NS_PER_S
 @click.argument("workload", type=click.Path(path_type=Path), required=False)
 @option("--url", group="Target", required=True, envvar="SERVEBENCH_URL", help="Address of the service, http or https.")
 @option("--model", group="Target", help="Model to ask for; default: the workload's, else the only one served.")
+@way_options("Target")
 @option("--no-preflight", group="Target", is_flag=True, help="Do not ask the service for its models first.")
 @option("--seed", group="Load", type=click.IntRange(0), help="Another seed than the workload's.")
 @option("--drain", group="Load", type=Duration(), default="30s", show_default=True, help="Wait after a stop.")
@@ -47,6 +49,8 @@ def ui(
     workload: Path | None,
     url: str,
     model: str | None,
+    proxy: str | None,
+    header: dict[str, str],
     no_preflight: bool,
     seed: int | None,
     drain: int,
@@ -62,13 +66,15 @@ def ui(
     Ctrl-C ends everything.
     """
     parse_target(url)
-    loaded = None if workload is None else chosen_workload(workload, QuickForm(), seed=seed)
+    way = Way(headers=header, proxy=proxy)
+    loaded = None if workload is None else way.into(chosen_workload(workload, QuickForm(), seed=seed))
     wanted = model or (loaded.target.model if loaded is not None else None)
-    wanted = wanted if no_preflight else checked_model(url, wanted)
+    wanted = wanted if no_preflight else checked_model(url, wanted, way, loaded)
     check_free(web_host, web_port)
     launch = launch_of(loaded, url, Nodes(workers=workers), out=out, model=wanted)
     launch = replace(
         launch,
+        way=way,
         run_name=run_name,
         drain_ns=drain,
         web=WebUi(host=web_host, port=web_port),

@@ -11,18 +11,13 @@ from pathlib import Path
 from servebench.core.errors import InputError
 from servebench.core.target import parse_target
 from servebench.core.units import NS_PER_S
+from servebench.inquiry.secrets import Secrets, read_secrets
 from servebench.loadgen.scrape.pages import split_places
-from servebench.wire.request import render_request
-
-_FRAMING_HEADERS = frozenset({"host", "content-length", "transfer-encoding", "connection", "x-request-id"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """What the process was told. What may hold secrets is kept out of `repr`.
-
-    `headers` and `proxy` add to what the workload says and win over it.
-    """
+    """What the process was told. What may hold secrets is kept out of `repr`."""
 
     workload_path: Path | None = None
     out: Path = Path("runs")
@@ -33,10 +28,8 @@ class Settings:
     progress_fd: int | None = None
     tokenizer: Path | None = None
     command: str | None = None
-    api_key: str | None = field(default=None, repr=False)
+    secrets: Secrets = field(default_factory=Secrets)
     collect: str = "auto"
-    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
-    proxy: str | None = field(default=None, repr=False)
     metrics_urls: tuple[str, ...] = field(default=(), repr=False)
     """Where engines and hardware show their metrics; empty = what the target's address suggests, "off" = nowhere."""
 
@@ -47,7 +40,7 @@ class Settings:
     def from_environment(cls, environ: Mapping[str, str] = os.environ) -> "Settings":
         """Read SERVEBENCH_* variables.
 
-        Raises InputError for a number that is none, or a key file that cannot be read.
+        Raises InputError for a number that is none, a key file that cannot be read, or what no header may hold.
         """
         workload = environ.get("SERVEBENCH_WORKLOAD")
         progress = environ.get("SERVEBENCH_PROGRESS_FD")
@@ -61,10 +54,8 @@ class Settings:
             progress_fd=int(progress) if progress else None,
             tokenizer=Path(environ["SERVEBENCH_TOKENIZER"]) if environ.get("SERVEBENCH_TOKENIZER") else None,
             command=environ.get("SERVEBENCH_COMMAND"),
-            api_key=_text(environ, "SERVEBENCH_API_KEY"),
+            secrets=read_secrets(environ),
             collect=environ.get("SERVEBENCH_COLLECT") or "auto",
-            headers=_headers(environ),
-            proxy=environ.get("SERVEBENCH_PROXY") or None,
             metrics_urls=split_places(environ.get("SERVEBENCH_METRICS_URLS")),
             metrics_listen=environ.get("SERVEBENCH_METRICS_LISTEN") or "127.0.0.1:9646",
         )
@@ -76,43 +67,6 @@ def _drain_ns(text: str) -> int:
     except ValueError as error:
         msg = f'SERVEBENCH_DRAIN_S "{text}" is no number of seconds; e.g. 30'
         raise InputError(msg) from error
-
-
-def _text(environ: Mapping[str, str], name: str) -> str | None:
-    """Return a variable, or the text of the file that the variable with _FILE behind its name gives."""
-    path = environ.get(f"{name}_FILE")
-    if not path:
-        return environ.get(name) or None
-    try:
-        return Path(path).read_text(encoding="utf-8").strip()
-    except (OSError, UnicodeDecodeError) as error:
-        msg = f"{name}_FILE {path} cannot be read: {error}"
-        raise InputError(msg) from error
-
-
-def _headers(environ: Mapping[str, str]) -> dict[str, str]:
-    """Return the headers of SERVEBENCH_HEADERS, one `Name: value` a line; a message about one holds no value."""
-    headers: dict[str, str] = {}
-    for number, line in enumerate((_text(environ, "SERVEBENCH_HEADERS") or "").splitlines(), start=1):
-        if not line.strip():
-            continue
-        name, colon, value = line.partition(":")
-        fault = "is no header: write Name: value" if not colon else _header_fault(name.strip(), value.strip())
-        if fault is not None:
-            msg = f"line {number} of SERVEBENCH_HEADERS {fault}"
-            raise InputError(msg)
-        headers[name.strip()] = value.strip()
-    return headers
-
-
-def _header_fault(name: str, value: str) -> str | None:
-    if name.lower() in _FRAMING_HEADERS:
-        return f"gives {name}, which servebench sets itself"
-    try:
-        render_request("POST", "/", "host", {name: value}, b"")
-    except ValueError as error:
-        return f"cannot be sent: {error}"
-    return None
 
 
 def full_url(shown: str | None, secret: str | None) -> str:

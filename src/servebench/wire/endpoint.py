@@ -9,6 +9,7 @@ from urllib.parse import quote
 import msgspec
 
 from servebench.core.errors import InputError
+from servebench.core.headers import merged
 from servebench.core.outcomes import CHUNK_KINDS, ChunkKind
 from servebench.core.records import Message
 
@@ -131,9 +132,10 @@ class Endpoint(NamedTuple):
 
         It stays in Authorization, because engines that imitate a dialect check the key there.
         """
-        scheme, _, key = headers.get("Authorization", "").partition(" ")
-        own = {self.key_header: key} if self.key_header is not None and scheme == "Bearer" else {}
-        return {**self.headers, **own, **headers}
+        given = next((value for name, value in headers.items() if name.lower() == "authorization"), "")
+        scheme, _, key = given.partition(" ")
+        own = {self.key_header: key.strip()} if self.key_header is not None and scheme.lower() == "bearer" else {}
+        return merged(self.headers, own, headers)
 
     def at(self, model: str | None, *, stream: bool) -> Self:
         """Return the endpoint with the path that requests for this model and form of answer go to.

@@ -17,11 +17,13 @@ class ResponseParser:
 
     `head_done`: the head of the final response (not 1xx) is complete. `status` None before that. `complete`: the body
     ended by its own framing, so a body that only the end of the connection ends never is. `fault`: what broke the
-    protocol, None while nothing did; nothing is parsed after it.
+    protocol, None while nothing did; nothing is parsed after it. `begun`: a byte came. `headers` are those that decide
+    how an answer is read, with `keep_all` all of them.
     """
 
     __slots__ = (
         "_arriving",
+        "_keep_all",
         "_parser",
         "_parts",
         "_received",
@@ -36,7 +38,8 @@ class ResponseParser:
         "status",
     )
 
-    def __init__(self) -> None:
+    def __init__(self, *, keep_all: bool = False) -> None:
+        self._keep_all = keep_all
         self._parser = httptools.HttpResponseParser(self)
         self._parts: list[bytes] = []
         self._arriving: dict[bytes, bytes] = {}
@@ -90,7 +93,7 @@ class ResponseParser:
     def on_header(self, name: bytes, value: bytes) -> None:
         """Keep a header of the head; trailers are no part of it (called by the parser)."""
         name = name.lower()
-        if name in _KEPT and not self.head_done:
+        if (name in _KEPT or self._keep_all) and not self.head_done:
             self._arriving[name] = value
 
     def on_headers_complete(self) -> None:
@@ -118,6 +121,16 @@ class ResponseParser:
         if self.head_done and not self.complete:
             self.complete = True
             self.keep_alive = bool(self._parser.should_keep_alive())
+
+    @property
+    def begun(self) -> bool:
+        """Whether any byte came."""
+        return self._received > 0 or self.head_done
+
+    @property
+    def http_version(self) -> str:
+        """Version of the final response, such as 1.1; nothing is known before its head."""
+        return str(self._parser.get_http_version())
 
     @property
     def is_success(self) -> bool:

@@ -2,29 +2,33 @@
 
 import re
 from collections.abc import Mapping
+from types import MappingProxyType
 
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+QUESTION_HEAD: Mapping[str, str] = MappingProxyType(
+    {"Accept": "application/json", "Accept-Encoding": "identity", "User-Agent": "servebench"}
+)
+"""Headers of a question that is no load, such as GET /v1/models."""
+
 _TARGET = re.compile(r"(?:http://[\x21-\x2e\x30-\x7e]+)?/[\x21-\x7e]*")
 
 
-def request_head(*, request_id: str, api_key: str | None = None, stream: bool = True) -> dict[str, str]:
+def request_head(*, request_id: str, stream: bool = True) -> dict[str, str]:
     """Return the headers that every request to an endpoint carries, besides Host and Content-Length.
 
     Compression is refused: it would hide from the reader when an event was sent.
     """
-    headers = {
+    return {
         "Content-Type": "application/json",
         "Accept": "text/event-stream, application/json" if stream else "application/json",
         "Accept-Encoding": "identity",
+        "User-Agent": "servebench",
         "X-Request-Id": request_id,
     }
-    if api_key is not None:
-        headers["Authorization"] = f"Bearer {api_key}"
-    return headers
 
 
 def render_request(method: str, path: str, host: str, headers: Mapping[str, str], body: bytes) -> bytes:
-    """Return head and body as they go over the connection; Host and Content-Length are added.
+    """Return head and body as they go over the connection; Host and Content-Length are added, the latter not to a GET.
 
     `path` is the request target in origin form, or in absolute form for a proxy, query included. Raises ValueError for
     a method, target, host, or header that cannot be written without changing the meaning of the head (line ends above
@@ -38,7 +42,8 @@ def render_request(method: str, path: str, host: str, headers: Mapping[str, str]
         raise ValueError(msg)
     lines = [f"{method} {path} HTTP/1.1", f"Host: {_checked('Host', host)}"]
     lines += [f"{name}: {_checked(name, value)}" for name, value in headers.items()]
-    lines.append(f"Content-Length: {len(body)}")
+    if method != "GET":
+        lines.append(f"Content-Length: {len(body)}")
     return "\r\n".join(lines).encode("latin-1") + b"\r\n\r\n" + body
 
 

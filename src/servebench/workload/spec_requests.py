@@ -1,36 +1,16 @@
 """Know what a workload file may say about how each request is made."""
 
-import re
 from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
 from pydantic import Field, field_validator
 
+from servebench.core.headers import header_fault, may_be_secret
 from servebench.workload.strict import Strict, wrong
 from servebench.workload.words import Duration, Param
 
+_MAY_BE_A_KEY = "may be a key, and this file is kept with the run; give it in SERVEBENCH_API_KEY or SERVEBENCH_HEADERS"
 RESERVED_PARAMS = frozenset({"model", "messages", "prompt", "stream", "stream_options", "max_tokens"})
-OUR_HEADERS = frozenset(
-    [
-        "host",
-        "content-length",
-        "content-type",
-        "content-encoding",
-        "transfer-encoding",
-        "te",
-        "trailer",
-        "connection",
-        "upgrade",
-        "expect",
-        "accept",
-        "accept-encoding",
-        "x-request-id",
-    ]
-)
-SECRET_HEADERS = frozenset(["authorization", "proxy-authorization", "cookie", "api-key", "x-api-key", "x-goog-api-key"])
-
-_HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
-_HEADER_VALUE = re.compile(r"[\t\x20-\x7e\xa0-\xff]*")
 
 
 class TimeoutsSpec(Strict):
@@ -70,7 +50,7 @@ class RequestsSpec(Strict):
     @classmethod
     def _sendable(cls, headers: dict[str, str]) -> dict[str, str]:
         for name, value in headers.items():
-            fault = header_fault(name, value)
+            fault = header_fault(name, value) or (_MAY_BE_A_KEY if may_be_secret(name, value) else None)
             if fault is not None:
                 raise wrong(fault, name)
         return headers
@@ -90,19 +70,6 @@ class RequestsSpec(Strict):
             if name in RESERVED_PARAMS:
                 raise wrong("is set by servebench from target, prompts and requests", name)
         return params
-
-
-def header_fault(name: str, value: str) -> str | None:
-    """Return what is wrong with a header of a file, None where it may be sent."""
-    if not _HEADER_NAME.fullmatch(name):
-        return "is no header name"
-    if name.lower() in OUR_HEADERS:
-        return "is set by servebench"
-    if name.lower() in SECRET_HEADERS:
-        return "may be a key, and this file is kept with the run; give it in SERVEBENCH_API_KEY or SERVEBENCH_HEADERS"
-    if not _HEADER_VALUE.fullmatch(value):
-        return "the value holds a line end, a control character or one beyond Latin-1"
-    return None
 
 
 def proxy_fault(url: str) -> str | None:

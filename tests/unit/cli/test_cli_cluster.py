@@ -17,6 +17,7 @@ from servebench.cli.cluster import (
     worker_flags,
 )
 from servebench.cli.run import bind_of
+from servebench.cli.way_options import Way
 from servebench.core.errors import InputError
 
 SECRET_URL = "http://user:pw-canary-41@127.0.0.1:8001/v1?api-key=sk-canary-42"
@@ -73,13 +74,26 @@ def test_what_another_run_left_in_the_environment_is_dropped() -> None:
 
 def test_the_key_reaches_workers_only_and_its_file_as_an_absolute_path() -> None:
     base = {"SERVEBENCH_API_KEY": "sk-canary", "SERVEBENCH_API_KEY_FILE": "key.txt"}
-    worker = worker_environment(base, _launch(), None)
+    worker = worker_environment(base, _launch(model="m"), None)
     assert worker["SERVEBENCH_API_KEY"] == "sk-canary"
     assert worker["SERVEBENCH_API_KEY_FILE"] == str(Path("key.txt").absolute())
     assert "canary" not in "".join(
-        v for k, v in master_environment(base, _launch(), None, None).items() if k != "SERVEBENCH_URL"
+        v for k, v in master_environment(base, _launch(model="m"), None, None).items() if k != "SERVEBENCH_URL"
     )
+    assert master_environment(base, _launch(), None, None)["SERVEBENCH_API_KEY"] == "sk-canary", "it asks for the model"
     assert "SERVEBENCH_API_KEY" not in worker_environment(base, _launch(with_key=False), None)
+
+
+def test_what_options_say_reaches_the_workers_beside_the_secrets_and_wins(tmp_path: Path) -> None:
+    file = tmp_path / "headers"
+    file.write_text("api-key: sk-canary\nX-Team: old\n", encoding="utf-8")
+    base = {"SERVEBENCH_HEADERS_FILE": str(file), "SERVEBENCH_PROXY": "http://me:pw-canary@p:1"}
+    way = Way(headers={"x-team": "search"}, proxy="http://q:2")
+    worker = worker_environment(base, _launch(way=way, model="m"), None)
+    assert worker["SERVEBENCH_HEADERS"].splitlines() == ["api-key: sk-canary", "x-team: search"]
+    assert "SERVEBENCH_HEADERS_FILE" not in worker
+    assert worker["SERVEBENCH_PROXY"] == "http://q:2"
+    assert worker_environment(base, _launch(model="m"), None)["SERVEBENCH_PROXY"] == "http://me:pw-canary@p:1"
 
 
 def test_a_relative_pythonpath_still_points_to_the_same_folder() -> None:

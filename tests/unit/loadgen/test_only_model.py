@@ -8,6 +8,8 @@ import pytest
 
 from servebench.core.errors import InputError
 from servebench.core.target import parse_target
+from servebench.inquiry.secrets import Secrets
+from servebench.loadgen.master.interactive import interactive_workload
 from servebench.loadgen.master.models import only_model
 
 
@@ -29,5 +31,5 @@ def no_http() -> Iterator[int]:
 
 
 def test_a_server_of_another_protocol_is_refused_with_its_address(no_http: int) -> None:
-    with pytest.raises(InputError, match=f"nothing answers at http://127.0.0.1:{no_http}"):
-        only_model(parse_target(f"http://127.0.0.1:{no_http}"), None)
+    with pytest.raises(InputError, match=f"127.0.0.1:{no_http} does not speak HTTP"):
+        only_model(parse_target(f"http://127.0.0.1:{no_http}"), interactive_workload(), Secrets())

@@ -10,13 +10,13 @@ from servebench.loadgen.settings import Settings
 
 def test_headers_come_one_a_line() -> None:
     settings = Settings.from_environment({"SERVEBENCH_HEADERS": "api-key: abc\n\nX-Team:  a: b \n"})
-    assert dict(settings.headers) == {"api-key": "abc", "X-Team": "a: b"}
+    assert dict(settings.secrets.headers) == {"api-key": "abc", "X-Team": "a: b"}
 
 
 def test_headers_may_lie_in_a_file(tmp_path: Path) -> None:
     path = tmp_path / "headers"
     path.write_text("api-key: abc\n", encoding="utf-8")
-    assert dict(Settings.from_environment({"SERVEBENCH_HEADERS_FILE": str(path)}).headers) == {"api-key": "abc"}
+    assert dict(Settings.from_environment({"SERVEBENCH_HEADERS_FILE": str(path)}).secrets.headers) == {"api-key": "abc"}
 
 
 def test_what_may_be_secret_is_not_in_the_settings_own_text() -> None:
@@ -27,7 +27,7 @@ def test_what_may_be_secret_is_not_in_the_settings_own_text() -> None:
             "SERVEBENCH_API_KEY": "canary-3",
         }
     )
-    assert settings.proxy == "http://me:canary-2@proxy:3128"
+    assert settings.secrets.proxy == "http://me:canary-2@proxy:3128"
     assert "canary" not in repr(settings)
 
 

@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from servebench.core.units import NS_PER_S
+from servebench.inquiry.secrets import Secrets
 from servebench.loadgen.master.interactive import interactive_workload
 from servebench.loadgen.messages import Arm, Closed, NeedSeqs, PartAck, PartPiece, Prepare, Status, Stop, WorkerFault
 from servebench.loadgen.worker.counting import AnswerCounter
@@ -94,8 +95,7 @@ def session_of(
         sync=None,
         out=folder,
         url=order.url,
-        headers={},
-        proxy=None,
+        secrets=Secrets(),
         send=send or outbox.sent.append,
         tell_locust=lambda _record, _epoch: None,
         token_rate_per_s=rate,

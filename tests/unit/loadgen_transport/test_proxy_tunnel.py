@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from servebench.loadgen.transport.tunnel import Tunnel, TunnelRefusedError
+from servebench.wire.tunnel import Tunnel, TunnelRefusedError
 
 OPEN = b"HTTP/1.1 200 Connection established\r\nVia: 1.1 squid\r\n\r\n"
 

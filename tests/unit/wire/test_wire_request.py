@@ -24,7 +24,7 @@ def read_back(data: bytes) -> tuple[str, dict[str, str], bytes]:
 
 
 def test_a_request_reads_back_as_it_was_meant() -> None:
-    headers = request_head(request_id="a1b2c3d4-17-0", api_key="canary-key")
+    headers = request_head(request_id="a1b2c3d4-17-0")
     line, read, body = read_back(render_request("POST", "/v1/x?k=v", "localhost:8000", headers, b'{"a":1}'))
     assert line == "POST /v1/x?k=v HTTP/1.1"
     assert body == b'{"a":1}'
@@ -33,16 +33,15 @@ def test_a_request_reads_back_as_it_was_meant() -> None:
         "Content-Type": "application/json",
         "Accept": "text/event-stream, application/json",
         "Accept-Encoding": "identity",
+        "User-Agent": "servebench",
         "X-Request-Id": "a1b2c3d4-17-0",
-        "Authorization": "Bearer canary-key",
         "Content-Length": "7",
     }
 
 
-def test_no_key_and_no_stream_ask_for_json_without_authorization() -> None:
+def test_a_request_for_no_stream_asks_for_json_alone() -> None:
     headers = request_head(request_id="r", stream=False)
     assert headers["Accept"] == "application/json"
-    assert "Authorization" not in headers
 
 
 @pytest.mark.parametrize(
@@ -216,3 +215,9 @@ def test_a_key_goes_where_the_dialect_looks_for_it_and_stays_where_engines_look(
     }
     assert ENDPOINTS["anthropic-messages"].headers_with({}) == {"anthropic-version": "2023-06-01"}
     assert ENDPOINTS["openai-chat"].headers_with(given) == given
+    assert (
+        ENDPOINTS["anthropic-messages"].headers_with({"authorization": "bearer canary-key"})["x-api-key"]
+        == "canary-key"
+    )
+    own = ENDPOINTS["anthropic-messages"].headers_with({"X-API-Key": "mine", "Anthropic-Version": "2", **given})
+    assert own == {"X-API-Key": "mine", "Anthropic-Version": "2", **given}

@@ -179,7 +179,7 @@ class MasterRole:
         workload, planned = self._workload()
         url = self._url()
         target = parse_target(url)
-        model = settings.model or workload.target.model or only_model(target, settings.api_key)
+        model = settings.model or workload.target.model or only_model(target, workload, settings.secrets)
         schedule = plan(workload) if planned and workload.closed is None else None
         if schedule is not None and not len(schedule):
             msg = f"workload {workload.name} plans no request: raise a rate or a duration"

@@ -14,8 +14,9 @@ from servebench.loadgen.transport.pool import Pool
 from servebench.loadgen.transport.reactor import MAX_BATCH, Reactor
 from servebench.loadgen.transport.route import route_to
 from servebench.loadgen.transport.stamps import ReadClock
+from servebench.wire.approach import Approach
 from servebench.wire.endpoint import Endpoint
-from servebench.wire.request import render_request, request_head
+from servebench.wire.request import request_head
 from servebench.wire.timeline import Timeline
 from servebench.workload.model import Timeouts
 
@@ -42,16 +43,11 @@ class Client:
         `headers` go out with every request, besides those that all requests carry. `stream` says what the
         bodies ask for.
         """
-        route = route_to(target, proxy)
+        self._approach = Approach(target=target, proxy=proxy, headers=headers)
+        route = route_to(self._approach)
         self._endpoint = endpoint
         self._keep_text = keep_text
-        self._host = target.netloc
-        self._target = target
         self._path = target.path(endpoint.path)
-        self._before_path = route.before_path
-        self._headers = {**headers, **route.headers}
-        if target.authorization is not None:
-            self._headers.setdefault("Authorization", target.authorization)
         self._reactor = Reactor()
         self._queue = ParseQueue()
         self._pool = Pool(self._reactor, route)
@@ -75,9 +71,9 @@ class Client:
         if self._closed:
             msg = "the transport is closed"
             raise HarnessError(msg)
-        headers = {**request_head(request_id=request_id, stream=self._lane.stream), **self._headers}
         asked = self._path if path is None else path
-        request = render_request("POST", self._before_path + asked, self._host, headers, body)
+        head = request_head(request_id=request_id, stream=self._lane.stream)
+        request = self._approach.render("POST", asked, head, body)
         timeline = Timeline(self._endpoint, stream=self._lane.stream, keep_text=self._keep_text)
         flight = Flight(self._lane, request, timeline)
         self._flights[flight] = None
@@ -88,7 +84,7 @@ class Client:
             self._flights.pop(flight, None)
             flight.drop()
         location = timeline.location
-        to = None if location is None else redirected_path(self._target, asked, location)
+        to = None if location is None else redirected_path(self._approach.target, asked, location)
         return flight.exchange(dispatched_ns, redirected_to=to)
 
     def cancel_all(self) -> int:

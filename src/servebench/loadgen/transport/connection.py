@@ -14,7 +14,7 @@ from servebench.loadgen.transport.losses import Loss, Lost, lost_by_errno, lost_
 from servebench.loadgen.transport.reactor import READ_BYTES, Reactor
 from servebench.loadgen.transport.stamps import SO_TIMESTAMPNS, STAMP_SPACE
 from servebench.loadgen.transport.tls import TlsPipe
-from servebench.loadgen.transport.tunnel import Tunnel, TunnelRefusedError
+from servebench.wire.tunnel import Tunnel, TunnelRefusedError
 
 
 class Receiver(Protocol):

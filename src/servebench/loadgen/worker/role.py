@@ -154,7 +154,6 @@ class WorkerRole:
             )
 
     def _setup(self, order: Prepare, offset: ClockOffset) -> WorkerSetup:
-        key = self._settings.api_key
         return WorkerSetup(
             worker_id=self._worker_id,
             worker=self._worker,
@@ -163,8 +162,7 @@ class WorkerRole:
             sync=self._sync if order.master_boot_id != self._boot_id else None,
             out=self._settings.out,
             url=full_url(order.url, self._settings.url),
-            headers=({"Authorization": f"Bearer {key}"} if key else {}) | dict(self._settings.headers),
-            proxy=self._settings.proxy,
+            secrets=self._settings.secrets,
             send=self._channel.send,
             tell_locust=self._tell_locust,
             token_rate_per_s=self._token_rate_per_s,

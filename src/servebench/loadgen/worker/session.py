@@ -8,8 +8,9 @@ from gevent.event import Event
 from gevent.greenlet import Greenlet
 
 from servebench.core.errors import HarnessError, ServebenchError
-from servebench.core.target import parse_proxy, parse_target
+from servebench.core.target import parse_target
 from servebench.core.units import NS_PER_S
+from servebench.inquiry.way import approach_to
 from servebench.loadgen.membership import Change
 from servebench.loadgen.messages import (
     Arm,
@@ -78,14 +79,15 @@ class WorkerSession:
         stream = self._workload.requests.stream and dialect.streams
         self._endpoint = dialect.at(order.model, stream=stream)
         self._target = parse_target(setup.url)
-        proxy = setup.proxy or self._workload.requests.proxy
+        requests = self._workload.requests
+        way = approach_to(self._target, self._endpoint, setup.secrets, headers=requests.headers, proxy=requests.proxy)
         self._client = Client(
-            self._target,
+            way.target,
             self._endpoint,
-            self._workload.requests.timeouts,
-            headers=self._endpoint.headers_with({**self._workload.requests.headers, **setup.headers}),
+            requests.timeouts,
+            headers=way.headers,
             stream=stream,
-            proxy=parse_proxy(proxy) if proxy is not None else None,
+            proxy=way.proxy,
             keep_text=True,  # for histories, and to count tokens where the server does not; costs nothing measurable
         )
         self._close_asked, self.closed = Event(), Event()

@@ -8,6 +8,7 @@ from pathlib import Path
 import msgspec
 
 from servebench.core.records import RequestRecord
+from servebench.inquiry.secrets import Secrets
 from servebench.loadgen.worker.clock_sync import ClockSync
 from servebench.loadgen.worker.counting import AnswerCounter
 from servebench.loadgen.worker.health import HubTicker
@@ -25,9 +26,7 @@ class WorkerSetup:
     """None = this process shares the master's clock."""
     out: Path
     url: str
-    headers: dict[str, str]
-    proxy: str | None
-    """Proxy of this process, instead of the workload's."""
+    secrets: Secrets
     send: Callable[[msgspec.Struct], None]
     tell_locust: Callable[[RequestRecord, int], None]
     token_rate_per_s: Callable[[], float]
