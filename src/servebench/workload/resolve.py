@@ -1,7 +1,6 @@
 """Know how a checked spec becomes the workload as understood: base units, absolute paths, segments."""
 
 import math
-from collections.abc import Iterable
 from pathlib import Path
 
 import msgspec
@@ -15,7 +14,6 @@ from servebench.workload.limits import sizes_against_limits
 from servebench.workload.model import (
     Arrivals,
     Closed,
-    Objective,
     Phase,
     Requests,
     Target,
@@ -23,15 +21,13 @@ from servebench.workload.model import (
     Timeouts,
     Workload,
 )
+from servebench.workload.objectives import objectives_of
 from servebench.workload.places import Place, Wrong, checked
 from servebench.workload.processes import law_of
 from servebench.workload.resolve_checks import checks_of_spec
 from servebench.workload.resolve_prompts import prompts_against_phases, prompts_of
 from servebench.workload.segments import diurnal_of, segments_of
 from servebench.workload.spec import (
-    QUANTILES,
-    LeastSpec,
-    ObjectivesSpec,
     SharedPrefixCache,
     TargetSpec,
     WarmCache,
@@ -76,7 +72,7 @@ def resolve(spec: WorkloadSpec, folder: Path) -> tuple[Workload | None, list[Wro
         arrivals=law_of(load.arrivals) if isinstance(load, OpenLoad) else Arrivals(),
         phases=phases,
         requests=_requests(spec.requests),
-        objectives=tuple(_objectives(spec.objectives)),
+        objectives=tuple(objectives_of(spec.objectives)),
         closed=_closed(load) if isinstance(load, ClosedLoad) else None,
         accept=accept,
     )
@@ -218,20 +214,6 @@ def _requests(requests: RequestsSpec) -> Requests:
         redirects=requests.redirects,
         proxy=requests.proxy,
     )
-
-
-def _objectives(objectives: ObjectivesSpec) -> Iterable[Objective]:
-    for metric in type(objectives).model_fields:
-        limits = getattr(objectives, metric)
-        if isinstance(limits, float):
-            yield Objective(metric=metric, quantile=None, limit=limits)
-        elif isinstance(limits, LeastSpec):
-            yield Objective(metric=metric, quantile=None, limit=limits.min, at_least=True)
-        elif limits is not None:
-            for name, quantile in QUANTILES.items():
-                limit_ns = getattr(limits, name)
-                if limit_ns is not None:
-                    yield Objective(metric=metric, quantile=quantile, limit=float(limit_ns))
 
 
 def _fixed(tokens: int | None) -> dict[str, object]:
