@@ -221,12 +221,25 @@ def test_a_closed_port_and_an_unknown_model_are_told_before_anything_is_written(
     assert not (tmp_path / "runs").exists()
 
 
-def test_a_run_in_which_every_request_fails_is_invalid_and_exits_3(tmp_path: Path) -> None:
-    arguments = ("run", "--url", "http://127.0.0.1:9", *QUICK, "--no-preflight", "--model", "tiny")
-    done = servebench(tmp_path, *arguments)
+def test_a_run_whose_first_twenty_requests_fail_is_given_up_with_the_reason_and_exits_3(tmp_path: Path) -> None:
+    arguments = ("run", "--url", "http://127.0.0.1:9", "--rate", "20", "--duration", "10m", "--output-tokens", "8")
+    done = servebench(tmp_path, *arguments, "--no-preflight", "--model", "tiny", "--workers", "1")
     assert done.returncode == 3, done.stderr
     assert "INVALID" in done.stdout.splitlines()[0]
-    assert {outcome for _, outcome, _ in rows_of(only_run(tmp_path))} == {"connect_error"}
+    assert re.search(r"the first \d+ requests all failed \(connection_refused \d+\)", " ".join(done.stdout.split()))
+    assert re.search(r"Stopping: the first \d+ requests all failed", done.stderr)
+    rows = rows_of(only_run(tmp_path))
+    assert {outcome for _, outcome, _ in rows} == {"connect_error"}
+    assert 20 <= len(rows) < 1_000, "not the 12,000 of ten minutes"
+
+
+def test_a_run_that_shall_keep_going_sends_every_request_though_all_fail(tmp_path: Path) -> None:
+    arguments = ("run", "--url", "http://127.0.0.1:9", *QUICK, "--no-preflight", "--model", "tiny", "--keep-going")
+    done = servebench(tmp_path, *arguments)
+    assert done.returncode == 3, done.stderr
+    assert "Stopping" not in done.stderr
+    run = only_run(tmp_path)
+    assert len(rows_of(run)) == json.loads((run / "run.json").read_text())["planned_total"] > 50
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

@@ -83,7 +83,7 @@ def _cut(facts: Facts) -> Iterator[str]:
 def _broken(facts: Facts) -> Iterator[str]:
     books = facts.accounting
     if facts.stop_cause not in (None, USER, FINISHED):
-        yield f"the run was stopped by a fault: {facts.stop_cause}"
+        yield f"the run was stopped: {facts.stop_cause}"
     if books.duplicates:
         yield f"{books.duplicates:,} rows repeat the (seq, attempt) of another; remove parts that were copied twice"
     if books.beyond:

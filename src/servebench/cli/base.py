@@ -1,5 +1,6 @@
 """Know how commands and options are declared: examples first, options in groups, Locust's flags let through."""
 
+import os
 import sys
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
@@ -12,6 +13,8 @@ from servebench.core.units import parse_duration_ns
 F = TypeVar("F", bound=Callable[..., Any])
 
 DEBUG_KEY = "servebench.debug"
+COLOR_KEY = "servebench.color"
+COLOR_WISHES = ("always", "never", "auto")
 LOCUST_KEY = "servebench.locust_flags"
 GENERAL = "General"
 CONTEXT_SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
@@ -53,7 +56,7 @@ class Command(click.Command):
         super().__init__(*args, **kwargs)
         self.examples = tuple(examples)
         self.takes_locust_flags = locust
-        self.params.append(_debug_option())
+        self.params += [_color_option(), _debug_option()]
         if locust:
             taken = {name for param in self.params for name in param.opts}
             self.params += [_passing(flag) for flag in LOCUST_FLAGS if not taken & set(flag.names)]
@@ -110,7 +113,35 @@ def passed_locust_flags(ctx: click.Context) -> tuple[str, ...]:
 
 def say(text: str = "") -> None:
     """Write words for the person at the terminal: stderr, so that stdout holds results only."""
-    click.echo(text, err=True, color=None if sys.stderr.isatty() else False)
+    click.echo(text, err=True, color=coloured())
+
+
+def coloured(wish: str | None = None) -> bool:
+    """Say whether stderr gets colours; `wish` None = what --color of this command line says.
+
+    auto: on a terminal that can, unless NO_COLOR is set to anything.
+    """
+    context = click.get_current_context(silent=True)
+    told = wish or (context.meta.get(COLOR_KEY) if context is not None else None) or "auto"
+    if told != "auto":
+        return bool(told == "always")
+    can = sys.stderr.isatty() and os.environ.get("TERM", "") not in {"", "dumb"}
+    return can and not os.environ.get("NO_COLOR")
+
+
+def _color_option() -> Option:
+    def remember(ctx: click.Context, _param: click.Parameter, value: str) -> None:
+        ctx.meta[COLOR_KEY] = value
+
+    return Option(
+        ["--color"],
+        type=click.Choice(COLOR_WISHES),
+        default="auto",
+        expose_value=False,
+        callback=remember,
+        is_eager=True,
+        help="Colours on stderr; auto minds NO_COLOR.",
+    )
 
 
 def _debug_option() -> Option:

@@ -26,6 +26,7 @@ _OWN_PREFIXES = (
     "SERVEBENCH_MODEL",
     "SERVEBENCH_DRAIN_S",
     "SERVEBENCH_COLLECT",
+    "SERVEBENCH_KEEP_GOING",
     "SERVEBENCH_COMMAND",
     "SERVEBENCH_PROGRESS_FD",
 )
@@ -55,6 +56,7 @@ class Launch:
     model: str | None = None
     drain_ns: int = 30 * NS_PER_S
     collect: str = "auto"
+    keep_going: bool = False
     tokenizer: Path | None = None
     command: tuple[str, ...] = ()
     with_key: bool = True
@@ -125,6 +127,7 @@ def master_environment(
         "SERVEBENCH_URL": launch.url,
         "SERVEBENCH_RUN_NAME": launch.run_name,
         "SERVEBENCH_MODEL": launch.model,
+        "SERVEBENCH_KEEP_GOING": "1" if launch.keep_going else None,
         "SERVEBENCH_PROGRESS_FD": str(progress_fd) if progress_fd is not None else None,
     }
     extra = {

@@ -4,9 +4,9 @@ import os
 import sys
 from collections.abc import Callable
 from datetime import datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
-from servebench.cli.base import say
+from servebench.cli.base import coloured, say
 from servebench.cli.display import Display, NoDisplay, PlainDisplay
 
 if TYPE_CHECKING:
@@ -25,12 +25,16 @@ def make_display(progress: str, view: "Callable[[], View]") -> Display:
 
         from servebench.cli.live import LiveDisplay
 
-        return LiveDisplay(Console(stderr=True), view(), local_now)
+        # Colours are ours to decide; whether the cursor can be moved is rich's.
+        forced = True if progress == "rich" else None
+        system: Literal["standard"] | None = "standard" if coloured() else None
+        console = Console(stderr=True, no_color=not coloured(), color_system=system, force_terminal=forced)
+        return LiveDisplay(console, view(), local_now)
     return PlainDisplay(say, local_now)
 
 
 def can_draw() -> bool:
-    """Say whether stderr is a terminal that moves its cursor. NO_COLOR takes the colours only: rich minds it."""
+    """Say whether stderr is a terminal that moves its cursor. NO_COLOR takes the colours only."""
     return sys.stderr.isatty() and os.environ.get("TERM", "") not in {"", "dumb"}
 
 

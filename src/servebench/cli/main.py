@@ -8,12 +8,13 @@ import sys
 import tempfile
 import traceback
 from collections.abc import Sequence
+from functools import partial
 from typing import NoReturn
 
 import click
 
 from servebench import __version__
-from servebench.cli.base import CONTEXT_SETTINGS, DEBUG_KEY, say
+from servebench.cli.base import COLOR_WISHES, CONTEXT_SETTINGS, DEBUG_KEY, coloured, say
 from servebench.core.errors import ServebenchError
 from servebench.core.outcomes import ExitCode
 
@@ -99,44 +100,59 @@ def main(args: Sequence[str] | None = None) -> NoReturn:
 
 
 def _outcome(arguments: list[str]) -> int:
+    fail = partial(_fail, bold=coloured(_color_asked(arguments)))
     try:
         code = cli.main(args=arguments, prog_name="servebench", standalone_mode=False)
     except click.UsageError as error:
-        return _usage(error)
+        return fail(_usage(error), ExitCode.BAD_INPUT)
     except click.ClickException as error:
-        return _fail(error.format_message(), ExitCode.BAD_INPUT)
+        return fail(error.format_message(), ExitCode.BAD_INPUT)
     except (click.Abort, KeyboardInterrupt):
-        return _fail("interrupted", ExitCode.INTERRUPTED)
+        return fail("interrupted", ExitCode.INTERRUPTED)
     except ServebenchError as error:
         if "--debug" in arguments:
             traceback.print_exc()
-        return _fail(str(error), error.exit_code)
+        return fail(str(error), error.exit_code)
     except BrokenPipeError:
         raise
     except Exception as error:  # noqa: BLE001 - the top of the process: what arrives here is our own fault
-        return _bug(error, shown="--debug" in arguments)
+        return fail(_bug(error, shown="--debug" in arguments), ExitCode.HARNESS)
     return int(code) if isinstance(code, int) else ExitCode.OK
 
 
-def _usage(error: click.UsageError) -> int:
+def _usage(error: click.UsageError) -> str:
     message = error.format_message().rstrip()
     if isinstance(error, click.NoSuchOption):
         close = error.possibilities or []
         message = f"no such option {error.option_name}." + (f" Did you mean {close[0]}?" if close else "")
     path = error.ctx.command_path if error.ctx else "servebench"
-    return _fail(f"{message[:1].lower()}{message[1:]}\n  try: {path} --help", ExitCode.BAD_INPUT)
+    return f"{message[:1].lower()}{message[1:]}\n  try: {path} --help"
 
 
-def _fail(message: str, code: int) -> int:
-    say(f"error: {message}")
+def _fail(message: str, code: int, *, bold: bool) -> int:
+    plain = click.unstyle(message)
+    if bold:
+        click.echo(f"{click.style('error:', fg='red', bold=True)} {plain}", err=True, color=True)
+    else:
+        click.echo(f"error: {plain}", err=True, color=False)
     return code
 
 
-def _bug(error: Exception, *, shown: bool) -> int:
+def _color_asked(arguments: Sequence[str]) -> str | None:
+    """Return what --color says; read off the command line, because the context is gone where an error arrives."""
+    for name, following in zip(arguments, [*arguments[1:], ""], strict=True):
+        if name == "--color" and following in COLOR_WISHES:
+            return following
+        if name.removeprefix("--color=") in COLOR_WISHES and name.startswith("--color="):
+            return name.removeprefix("--color=")
+    return None
+
+
+def _bug(error: Exception, *, shown: bool) -> str:
     text = "".join(traceback.format_exception(error))
     if shown:
         say(text)
-        return _fail(f"servebench failed: {error!r}", ExitCode.HARNESS)
+        return f"servebench failed: {error!r}"
     where = ""
     with contextlib.suppress(OSError):
         with tempfile.NamedTemporaryFile(
@@ -144,4 +160,4 @@ def _bug(error: Exception, *, shown: bool) -> int:
         ) as log:
             log.write(text)
         where = f"; the traceback is in {log.name}"
-    return _fail(f"servebench failed: {type(error).__name__}: {error}{where}", ExitCode.HARNESS)
+    return f"servebench failed: {type(error).__name__}: {error}{where}"

@@ -79,6 +79,7 @@ class Nodes:
 @option("--output-tokens", group="Without a workload file", type=click.IntRange(1), help="Limit of each answer.")
 @option("--seed", group="Load", type=click.IntRange(0), help="Another seed than the workload's.")
 @option("--drain", group="Load", type=Duration(), default="30s", show_default=True, help="Wait after a stop.")
+@option("--keep-going", group="Load", is_flag=True, help="Go on although the first 20 requests all failed.")
 @option("--workers", group="Processes", type=click.IntRange(1), help="Local workers; default: cores - 1, at least 1.")
 @option("--expect-workers", group="Processes", type=click.IntRange(1), help="Start none here, wait for N others.")
 @option("--bind", group="Processes", metavar="HOST[:PORT]", help="Where workers of other nodes connect.")
@@ -122,6 +123,7 @@ def run(ctx: click.Context, /, **options: Any) -> int:  # noqa: ANN401 - click h
         drain_ns=options["drain"],
         tokenizer=options["tokenizer"],
         collect=collect_of(options["collect"]),
+        keep_going=options["keep_going"],
         locust_flags=passed_locust_flags(ctx),
     )
     wanted = Wanted(

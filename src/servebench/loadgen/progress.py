@@ -11,9 +11,12 @@ import msgspec
 from servebench.core.units import NS_PER_MS
 from servebench.loadgen.messages import Health, Status, Totals
 from servebench.loadgen.sketch import Sketch
+from servebench.metrics.columns import FAILED_OUTCOMES
 
 LATENCY_WINDOW_S = 60
 RATE_WINDOW_S = 10
+HOPELESS_N = 20
+"""A run of which so many requests failed, and none went well, tells no more by going on."""
 LATENCIES = ("ttft", "tpot", "chunk_gap", "e2e")
 """Metrics that workers send as sketches, by their names in the registry."""
 
@@ -138,6 +141,16 @@ def sum_totals(totals: Iterable[Totals]) -> Totals:
             for word, count in theirs.items():
                 mine[word] = mine.get(word, 0) + count
     return Totals(**sums, outcomes=outcomes, error_classes=classes)
+
+
+def hopeless(total: Totals) -> str | None:
+    """Return why a run should not go on, None where it may: requests failed and not one was answered well."""
+    failed = {name: n for name, n in total.outcomes.items() if name in FAILED_OUTCOMES}
+    if total.outcomes.get("ok") or sum(failed.values()) < HOPELESS_N:
+        return None
+    kinds = sorted(total.error_classes.items(), key=lambda item: -item[1])[:3]
+    said = ", ".join(f"{name} {n}" for name, n in kinds if n)
+    return f"the first {sum(failed.values())} requests all failed ({said})"
 
 
 def worst_health(healths: Iterable[Health]) -> dict[str, float | None]:

@@ -36,6 +36,9 @@ class Settings:
     metrics_listen: str = "127.0.0.1:9646"
     """Where the master serves its own metrics to Prometheus; "off" = nowhere."""
 
+    keep_going: bool = False
+    """Whether a run goes on of which every request fails."""
+
     @classmethod
     def from_environment(cls, environ: Mapping[str, str] = os.environ) -> "Settings":
         """Read SERVEBENCH_* variables.
@@ -56,6 +59,7 @@ class Settings:
             command=environ.get("SERVEBENCH_COMMAND"),
             secrets=read_secrets(environ),
             collect=environ.get("SERVEBENCH_COLLECT") or "auto",
+            keep_going=environ.get("SERVEBENCH_KEEP_GOING") == "1",
             metrics_urls=split_places(environ.get("SERVEBENCH_METRICS_URLS")),
             metrics_listen=environ.get("SERVEBENCH_METRICS_LISTEN") or "127.0.0.1:9646",
         )

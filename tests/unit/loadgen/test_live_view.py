@@ -3,8 +3,10 @@
 import json
 import os
 
+import pytest
+
 from servebench.loadgen.messages import Health, Status, Totals
-from servebench.loadgen.progress import LiveView, ProgressPipe, sum_totals, worst_health
+from servebench.loadgen.progress import LiveView, ProgressPipe, hopeless, sum_totals, worst_health
 from servebench.loadgen.sketch import Sketch
 
 
@@ -66,3 +68,22 @@ def test_a_line_reaches_the_reader_and_a_reader_that_left_harms_nothing() -> Non
     os.close(read_end)
     pipe.event("lost", "nobody listens")
     os.close(write_end)
+
+
+HOPELESS = {
+    "nineteen failed": (Totals(outcomes={"connect_error": 19}), None),
+    "twenty failed": (
+        Totals(
+            outcomes={"connect_error": 15, "http_error": 5}, error_classes={"http_503": 5, "connection_refused": 15}
+        ),
+        "the first 20 requests all failed (connection_refused 15, http_503 5)",
+    ),
+    "one went well": (Totals(outcomes={"http_error": 500, "ok": 1}), None),
+    "cancelled and shed are no failures": (Totals(outcomes={"cancelled": 30, "shed": 30, "skipped": 9}), None),
+}
+
+
+@pytest.mark.parametrize("name", HOPELESS)
+def test_a_run_is_hopeless_when_twenty_requests_failed_and_none_went_well(name: str) -> None:
+    totals, why = HOPELESS[name]
+    assert hopeless(totals) == why

@@ -1,6 +1,7 @@
 """Know how a run tells of itself: events for its folder, lines for the command that waits, the live figures."""
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ from servebench.loadgen.desk.prometheus_export import Meters
 from servebench.loadgen.master.journal import Journal
 from servebench.loadgen.master.runbook import Runbook
 from servebench.loadgen.messages import Status
-from servebench.loadgen.progress import LiveView, ProgressPipe
+from servebench.loadgen.progress import LiveView, ProgressPipe, hopeless
 from servebench.loadgen.scrape.pages import PlacesToAsk
 from servebench.loadgen.scrape.scraper import EngineScrape
 from servebench.shards.parts import PartIdentity
@@ -32,6 +33,8 @@ class Chronicle:
     board: LiveBoard | None = None
     meters: Meters | None = None
     scrape: EngineScrape | None = None
+    give_up: Callable[[str], None] | None = None
+    """Told once why a run should end of which nothing goes well; None = it goes on all the same."""
     epoch_monotonic_ns: int | None = None
     view: LiveView = field(default_factory=LiveView)
     _phase: str | None = None
@@ -64,6 +67,10 @@ class Chronicle:
     def take(self, status: Status) -> None:
         """Add a worker's figures to the live view."""
         self.view.take(status)
+        if self.give_up is not None and (why := hopeless(self.view.totals())) is not None:
+            give_up, self.give_up = self.give_up, None
+            self.pipe.event("gave_up", f"Stopping: {why}.")
+            give_up(why)
 
     def note_phase(self, t_ns: int) -> None:
         """Tell when a new phase has begun."""

@@ -58,6 +58,8 @@ log = logging.getLogger(__name__)
 
 CLOSE_PATIENCE_S = 40.0
 REPORT_PATIENCE_S = 120.0
+GIVE_UP_DRAIN_NS = 5 * NS_PER_S
+"""What is open when a run is given up may end in this time; all that ended before it had failed."""
 
 
 class MasterRole:
@@ -225,6 +227,8 @@ class MasterRole:
         self.meters.begin(chronicle.view)
         chronicle.ask_engines(places_to_ask(settings.metrics_urls, target, workload.target.endpoint))
         run = Coordinator(order, self._channel, chronicle, self._is_present)
+        if not settings.keep_going and manifest.engine != "tokens":  # by hand, the operator sees it and decides
+            chronicle.give_up = lambda why: run.request_stop(why, drain_ns=min(settings.drain_ns, GIVE_UP_DRAIN_NS))
         self._runs = {i: other for i, other in self._runs.items() if not other.finished.is_set()} | {run_id: run}
         self._followers = [follower for follower in self._followers if not follower.ready()]
         for worker_id, hello in self._helloed.items():
