@@ -9,6 +9,7 @@ import tempfile
 import traceback
 from collections.abc import Sequence
 from functools import partial
+from itertools import pairwise
 from typing import NoReturn
 
 import click
@@ -140,11 +141,10 @@ def _fail(message: str, code: int, *, bold: bool) -> int:
 
 def _color_asked(arguments: Sequence[str]) -> str | None:
     """Return what --color says; read off the command line, because the context is gone where an error arrives."""
-    for name, following in zip(arguments, [*arguments[1:], ""], strict=True):
-        if name == "--color" and following in COLOR_WISHES:
-            return following
-        if name.removeprefix("--color=") in COLOR_WISHES and name.startswith("--color="):
-            return name.removeprefix("--color=")
+    for name, following in pairwise([*arguments, ""]):
+        told = following if name == "--color" else name.removeprefix("--color=")
+        if name.startswith("--color") and told in COLOR_WISHES:
+            return told
     return None
 
 

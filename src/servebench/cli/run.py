@@ -22,6 +22,8 @@ from servebench.inquiry.secrets import read_secrets
 if TYPE_CHECKING:
     from servebench.workload.model import Workload
 
+PROGRESS = ("auto", "rich", "plain", "none")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuickForm:
@@ -80,11 +82,11 @@ class Nodes:
 @option("--seed", group="Load", type=click.IntRange(0), help="Another seed than the workload's.")
 @option("--drain", group="Load", type=Duration(), default="30s", show_default=True, help="Wait after a stop.")
 @option("--keep-going", group="Load", is_flag=True, help="Go on although the first 20 requests all failed.")
-@option("--workers", group="Processes", type=click.IntRange(1), help="Local workers; default: cores - 1, at least 1.")
+@option("--workers", group="Processes", type=click.IntRange(1), help="Local workers; default: cores - 1.")
 @option("--expect-workers", group="Processes", type=click.IntRange(1), help="Start none here, wait for N others.")
 @option("--bind", group="Processes", metavar="HOST[:PORT]", help="Where workers of other nodes connect.")
 @option("--out", group="Results", type=click.Path(path_type=Path), default="runs", show_default=True, help="Folder.")
-@option("--run-name", group="Results", help="Word in the run's id; default: the workload's name.")
+@option("--run-name", group="Results", help="Word in the run's id; default: the name.")
 @option("--no-report", group="Results", is_flag=True, help="Do not write report.html.")
 @option(
     "--collect",
@@ -94,11 +96,11 @@ class Nodes:
     metavar="auto|local|shared|master|URL",
     help="Where the parts of workers on other nodes go; auto: to the master, unless they share its folder.",
 )
-@option("--no-compact", group="Results", is_flag=True, help="Leave the small parts of the run as they are.")
+@option("--no-compact", group="Results", is_flag=True, help="Leave the small parts of the run alone.")
 @option("--json", "as_json", group="Results", is_flag=True, help="Print summary.json instead of the table.")
 @option("--show-invalid", group="Results", is_flag=True, help="Print the table of an INVALID run too.")
 @option("--quiet", group="Results", is_flag=True, help="Print the verdict line only.")
-@option("--progress", type=click.Choice(["auto", "rich", "plain", "none"]), default="auto", show_default=True)
+@option("--progress", type=click.Choice(PROGRESS), metavar="HOW", default="auto", help="auto, rich, plain or none.")
 @click.pass_context
 def run(ctx: click.Context, /, **options: Any) -> int:  # noqa: ANN401 - click hands over what is declared above
     """Send a workload's requests to a service, record them, and print the verdict.
