@@ -143,9 +143,9 @@ def expected_row(record: RequestRecord, *, run_id: str = RUN_ID, worker: str = W
         "request_bytes": record.request_bytes,
         "response_bytes": given.response_bytes,
         "retry_after_s": given.retry_after_s,
-        "accepted": None,
-        "accept_reason": None,
-        "validated_ns": None,
+        "accepted": record.accepted,
+        "accept_reason": _utf8(record.accept_reason),
+        "validated_ns": _run_clock(record.validated_ns),
         **_expected_chunks(given.chunks),
     }
 

@@ -96,6 +96,9 @@ RECORDS = st.builds(
     request_bytes=st.integers(0, 2**50),
     output_tokens_counted=maybe(COUNTS),
     counted_source=maybe(st.sampled_from(CountedSource)),
+    accepted=maybe(st.booleans()),
+    accept_reason=maybe(st.text(max_size=40)),
+    validated_ns=maybe(STAMPS),
 )
 
 

@@ -23,3 +23,12 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
 
     accepted: bool | None = None
     reason: str | None = None
+
+
+LONGEST_REASON = 120
+
+
+def unchecked(why: BaseException | str) -> str:
+    """Return the reason that stands in a row whose checks could not be applied."""
+    text = why if isinstance(why, str) else f"{type(why).__name__}: {why}"
+    return f"not checked: {' '.join(text.split())[:LONGEST_REASON]}"

@@ -7,14 +7,11 @@ whoever calls sets the limit (`limit_ns`) and may raise out of `verdict`.
 from collections.abc import Sequence
 from functools import lru_cache
 
-from servebench.acceptance.given import Given, Verdict
-from servebench.acceptance.own import LONGEST_REASON
+from servebench.acceptance.given import Given, Verdict, unchecked
 from servebench.acceptance.rules import Rule, flaw_of, rule_of
 from servebench.core.errors import Fault, SpecError
-from servebench.core.units import NS_PER_S, parse_duration_ns
-from servebench.workload.checks import Check, Flaw, checks_of
+from servebench.workload.checks import DEFAULT_LIMIT_NS, Check, Flaw, checks_of, limit_ns
 
-DEFAULT_LIMIT_NS = NS_PER_S
 KEPT_PROMPTS = 4096
 
 
@@ -28,7 +25,7 @@ class Judge:
         self._checks = tuple(checks)
         self._rules = _rules(self._checks, "accept")
         self._allowed = _allowed(self._checks)
-        self._limit_ns = _limit_ns(self._checks) or DEFAULT_LIMIT_NS
+        self._limit_ns = limit_ns(self._checks) or DEFAULT_LIMIT_NS
         self._of_prompt = lru_cache(KEPT_PROMPTS)(_prompt_rules)
 
     def limit_ns(self, prompt_checks: bytes = b"") -> int:
@@ -47,14 +44,8 @@ class Judge:
                 if reason is not None:
                     return Verdict(accepted=False, reason=reason)
         except Exception as error:  # noqa: BLE001 - a user's function may raise anything; the run goes on
-            return Verdict(reason=fault_words(error))
+            return Verdict(reason=unchecked(error))
         return Verdict(accepted=True)
-
-
-def fault_words(error: BaseException | str) -> str:
-    """Return the reason that stands in a row whose checks could not be applied."""
-    text = error if isinstance(error, str) else f"{type(error).__name__}: {error}"
-    return f"not checked: {' '.join(text.split())[:LONGEST_REASON]}"
 
 
 class _PromptRules:
@@ -65,7 +56,7 @@ class _PromptRules:
     def __init__(self, checks: tuple[Check, ...]) -> None:
         self.rules = _rules(checks, "accept")
         self.allowed = _allowed(checks)
-        self.limit_ns = _limit_ns(checks)
+        self.limit_ns = limit_ns(checks)
 
 
 def _prompt_rules(data: bytes) -> _PromptRules:
@@ -88,8 +79,3 @@ def _rules(checks: tuple[Check, ...], place: str) -> tuple[Rule, ...]:
 
 def _allowed(checks: tuple[Check, ...]) -> frozenset[Flaw]:
     return frozenset(flaw for check in checks for flaw in check.allow or ())
-
-
-def _limit_ns(checks: tuple[Check, ...]) -> int | None:
-    limits = [parse_duration_ns(check.time_limit) for check in checks if check.time_limit is not None]
-    return limits[-1] if limits else None

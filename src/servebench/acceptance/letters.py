@@ -1,6 +1,5 @@
 """Know what a worker and its checking process say to each other, and how messages are told apart in a stream."""
 
-from collections.abc import Iterator
 from typing import TypeVar
 
 import msgspec
@@ -47,17 +46,18 @@ class Splitter:
     def __init__(self) -> None:
         self._bytes = bytearray()
 
-    def feed(self, data: bytes) -> Iterator[bytes]:
-        """Take bytes as they come and yield every message that is whole by now."""
+    def feed(self, data: bytes) -> list[bytes]:
+        """Take bytes as they come and return every message that is whole by now."""
         self._bytes += data
-        begin = 0
+        found, begin = [], 0
         while len(self._bytes) - begin >= _SIZE_BYTES:
             end = begin + _SIZE_BYTES + int.from_bytes(self._bytes[begin : begin + _SIZE_BYTES], "little")
             if end > len(self._bytes):
                 break
-            yield bytes(self._bytes[begin + _SIZE_BYTES : end])
+            found.append(bytes(self._bytes[begin + _SIZE_BYTES : end]))
             begin = end
         del self._bytes[:begin]
+        return found
 
 
 def letter(message: msgspec.Struct) -> bytes:
@@ -70,7 +70,7 @@ def letter(message: msgspec.Struct) -> bytes:
 
 
 def opened(data: bytes, kind: type[M]) -> M:
-    """Return the message in what a Splitter yielded; raises msgspec.MsgspecError where it is of another kind."""
+    """Return the message in what a Splitter returned; raises msgspec.MsgspecError where it is of another kind."""
     return msgspec.msgpack.decode(data, type=kind)
 
 

@@ -7,10 +7,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from servebench.acceptance.given import Given
+from servebench.acceptance.given import LONGEST_REASON, Given
 from servebench.core.errors import InputError
-
-LONGEST_REASON = 120
 
 
 class CheckFault(Exception):  # noqa: N818 - the word users read

@@ -11,8 +11,8 @@ import socket
 import time
 from types import FrameType
 
-from servebench.acceptance.given import Verdict
-from servebench.acceptance.judge import Judge, fault_words
+from servebench.acceptance.given import Verdict, unchecked
+from servebench.acceptance.judge import Judge
 from servebench.acceptance.letters import Finding, Opened, Opening, Question, Splitter, letter, opened
 from servebench.core.errors import ServebenchError
 from servebench.core.units import NS_PER_S, format_duration
@@ -40,7 +40,7 @@ class Timer:
         try:
             limit_ns = judge.limit_ns(question.checks)
         except ServebenchError as error:  # checks of a prompt that cannot be applied
-            return Verdict(reason=fault_words(error))
+            return Verdict(reason=unchecked(error))
         try:
             self._armed = True
             signal.setitimer(signal.ITIMER_REAL, limit_ns / NS_PER_S, _AGAIN_S)
@@ -52,7 +52,7 @@ class Timer:
         except _TimeOverError:
             self._armed = False
             signal.setitimer(signal.ITIMER_REAL, 0)
-            return Verdict(reason=fault_words(f"took longer than {format_duration(limit_ns)}"))
+            return Verdict(reason=unchecked(f"took longer than {format_duration(limit_ns)}"))
 
     def _ring(self, _number: int, _frame: FrameType | None) -> None:
         if self._armed:
@@ -66,6 +66,7 @@ def serve(descriptor: int) -> None:
     os.nice(NICE)
     timer, judge, splitter = Timer(), None, Splitter()
     with socket.socket(fileno=descriptor) as line:
+        line.setblocking(True)  # made together with the worker's end, which does not block
         while data := line.recv(READ_BYTES):
             for message in splitter.feed(data):
                 if judge is None:

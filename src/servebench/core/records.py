@@ -122,7 +122,8 @@ class RequestRecord:
     """Everything one row of `requests` is made from.
 
     `output_tokens_counted` is the client's own count of all that was generated, made by `counted_source`; None = not
-    counted.
+    counted. `accepted` None = no check, or none could be applied: `accept_reason` says why, as it does for an answer
+    that was refused. `validated_ns` is the end of the answer plus the time that the checks took, without any wait.
     """
 
     ask: Ask
@@ -137,3 +138,6 @@ class RequestRecord:
     request_bytes: int
     output_tokens_counted: int | None = None
     counted_source: CountedSource | None = None
+    accepted: bool | None = None
+    accept_reason: str | None = None
+    validated_ns: int | None = None

@@ -18,6 +18,7 @@ from servebench.shards.arrow import Column, Numbers, TextBuffer, encodable, fixe
 from servebench.shards.schema import KIND, REQUESTS_SCHEMA, STAMP_TICK_NS, WORD
 
 MAX_ERROR_MESSAGE_BYTES = 500
+MAX_ACCEPT_REASON_BYTES = 200
 MAX_ROWS = 32_767
 """Rows that one buffer takes: words are int16 codes, and a server may name another model in every row."""
 
@@ -35,6 +36,7 @@ _STAMPS = (
     "send_end_ns",
     "headers_ns",
     "end_ns",
+    "validated_ns",
 )
 _NUMBERS = (
     "seq",
@@ -58,6 +60,7 @@ _NUMBERS = (
     "cached_tokens",
     "reasoning_tokens",
     "output_tokens_counted",
+    "accepted",
     "request_bytes",
     "response_bytes",
 )
@@ -74,6 +77,7 @@ class PartBuffer:
         "_no_head",
         "_numbers",
         "_offsets",
+        "_reasons",
         "_request_ids",
         "_retry_after",
         "_vocabulary",
@@ -86,6 +90,7 @@ class PartBuffer:
         self._vocabulary: tuple[dict[str, int], ...] = tuple({} for _ in _WORDS)
         self._request_ids = TextBuffer()
         self._messages = TextBuffer()
+        self._reasons = TextBuffer()
         self._retry_after = array("d")
         self._chunks = Chunks.empty()
         self._offsets = array("i", [0])
@@ -103,8 +108,9 @@ class PartBuffer:
         """Append one row; the record's arrays are copied.
 
         What a column cannot hold becomes null or shorter, because a server's absurd answer must not cost the part:
-        integers outside the column's type are null, error messages end after 500 bytes, lone surrogates become "?".
-        Raises ValueError, and adds nothing, for chunk arrays of different lengths or types or a row above MAX_ROWS.
+        integers outside the column's type are null, error messages end after 500 bytes and reasons after 200, lone
+        surrogates become "?". Raises ValueError, and adds nothing, for chunk arrays of different lengths or types or a
+        row above MAX_ROWS.
         """
         chunks = record.answer.chunks
         if chunks is not None:
@@ -118,6 +124,7 @@ class PartBuffer:
             self._words.append(-1 if word is None else codes.setdefault(encodable(word), len(codes)))
         self._request_ids.append(record.request_id)
         self._messages.append(record.answer.error_message, MAX_ERROR_MESSAGE_BYTES)
+        self._reasons.append(record.accept_reason, MAX_ACCEPT_REASON_BYTES)
         retry_after_s = record.answer.retry_after_s
         self._retry_after.append(math.nan if retry_after_s is None else retry_after_s)
         self._no_head.append(chunks is None)
@@ -140,6 +147,7 @@ class PartBuffer:
             "worker": self._constant(worker),
             "request_id": self._request_ids.column(),
             "error_message": self._messages.column(),
+            "accept_reason": self._reasons.column(),
             "retry_after_s": fixed_column(retry_after_s, pa.float64(), np.isnan(retry_after_s)),
             **self._number_columns(epoch_monotonic_ns),
             **self._word_columns(),
@@ -212,6 +220,7 @@ def _numbers_of(record: RequestRecord) -> tuple[int | None, ...]:
         stamps.send_end_ns,
         answer.headers_ns,
         answer.end_ns,
+        record.validated_ns,
         answer.http_status,
         record.late,
         answer.streamed,
@@ -222,6 +231,7 @@ def _numbers_of(record: RequestRecord) -> tuple[int | None, ...]:
         answer.cached_tokens,
         answer.reasoning_tokens,
         record.output_tokens_counted,
+        record.accepted,
         record.request_bytes,
         answer.response_bytes,
     )

@@ -80,8 +80,13 @@ COLUMNS: tuple[Column, ...] = (
     Column("response_bytes", pa.int64(), "bytes", "head and body received"),
     Column("retry_after_s", pa.float64(), "s", "Retry-After of the response"),
     Column("accepted", pa.bool_(), "", "the answer passed the acceptance checks; null = not checked"),
-    Column("accept_reason", pa.utf8(), "", "why it was not accepted"),
-    Column("validated_ns", pa.int64(), "ns", "when the acceptance check ended"),
+    Column("accept_reason", pa.utf8(), "", "why it was not accepted, or why it could not be checked"),
+    Column(
+        "validated_ns",
+        pa.int64(),
+        "ns",
+        "end_ns plus the time that the acceptance checks took, without the wait for them; null = not checked",
+    ),
     Column("chunk_ns", pa.list_(pa.int64()), "ns", "per event: stamp of the completing read, ticks of 1024 ns"),
     Column(
         "chunk_delay_ns",

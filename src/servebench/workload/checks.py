@@ -6,17 +6,19 @@ One form serves both, so that a check reads the same wherever it stands. Only ms
 import ast
 import json
 import re
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Literal
 
 import msgspec
 
-from servebench.core.units import parse_duration_ns
+from servebench.core.units import NS_PER_S, parse_duration_ns
 
 Flaw = Literal["empty", "truncated", "repeating"]
 """What is wrong with an answer whatever was asked: no text, cut at the limit of tokens, caught in a loop."""
 
 MAX_SCHEMA_BYTES = 1_000_000
+DEFAULT_LIMIT_NS = NS_PER_S
 
 
 class Bounds(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -136,6 +138,12 @@ def checks_json(checks: tuple[Check, ...]) -> bytes:
 
 
 _DECODER = msgspec.json.Decoder(tuple[Check, ...])
+
+
+def limit_ns(checks: Iterable[Check]) -> int | None:
+    """Return how long all checks of an answer may take, as these say; None where they do not."""
+    limits = [parse_duration_ns(check.time_limit) for check in checks if check.time_limit is not None]
+    return limits[-1] if limits else None
 
 
 def check_json_schema() -> dict[str, Any]:

@@ -13,6 +13,7 @@ from servebench.core.units import NS_PER_MS, NS_PER_S
 from servebench.loadgen.runclock import RunClock
 from servebench.loadgen.transport.client import Client
 from servebench.loadgen.transport.retrying import Course
+from servebench.loadgen.worker.accepting import AnswerChecker
 from servebench.loadgen.worker.counting import AnswerCounter
 from servebench.loadgen.worker.live import LiveCounters
 from servebench.loadgen.worker.permit import Permit
@@ -52,11 +53,12 @@ class Requester:
         recorder: Recorder,
         live: LiveCounters,
         counter: AnswerCounter,
+        checker: AnswerChecker | None = None,
         tell_locust: Callable[[RequestRecord, int], None],
         on_failure: Callable[[BaseException], None],
     ) -> None:
         self._parts, self._clock, self._permit, self._client = parts, clock, permit, client
-        self._recorder, self._live, self._counter = recorder, live, counter
+        self._recorder, self._live, self._counter, self._checker = recorder, live, counter, checker
         self._tell_locust, self._on_failure = tell_locust, on_failure
         self.inflight = 0
         self._busy = 0
@@ -211,19 +213,33 @@ class Requester:
         )
 
     def _keep(self, record: RequestRecord) -> RequestRecord:
-        if self._counter.wants(record.answer):
-            gevent.spawn(self._count, record)
+        if self._counter.wants(record.answer) or self._is_checked(record):
+            gevent.spawn(self._look_at, record)
         else:
             self._recorder.add(record)
         self._live.ended(record)
         self._tell_locust(record, self._clock.epoch_monotonic_ns)
         return record
 
-    def _count(self, record: RequestRecord) -> None:
-        """Record a request after its tokens were counted; a greenlet of its own, for which the end of the run waits."""
+    def _is_checked(self, record: RequestRecord) -> bool:
+        checker = self._checker
+        return checker is not None and checker.wants(record.answer, self._prompt_checks(record))
+
+    def _prompt_checks(self, record: RequestRecord) -> bytes:
+        return self._parts.prompts.checks(record.ask.prompt_id)
+
+    def _look_at(self, record: RequestRecord) -> None:
+        """Record a request after its tokens were counted and its answer was checked.
+
+        A greenlet of its own, for which the end of the run waits; neither conversations nor users do.
+        """
         try:
             with self.busy():
-                self._recorder.add(self._counter.counted(record))
+                if self._counter.wants(record.answer):
+                    record = self._counter.counted(record)
+                if self._checker is not None and self._is_checked(record):
+                    record = self._checker.checked(record, self._prompt_checks(record))
+                self._recorder.add(record)
         except Exception as error:  # noqa: BLE001 - top of a greenlet: the harness failed, the run ends
             self._on_failure(error)
 

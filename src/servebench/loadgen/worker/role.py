@@ -130,6 +130,7 @@ class WorkerRole:
             offset = self._clock_offset(order.master_boot_id)
             self._counter.prepare()
             session = WorkerSession(order, self._setup(order, offset))
+            session.checker.open()
             self._sessions = {i: s for i, s in self._sessions.items() if not s.closed.is_set()} | {
                 order.run_id: session
             }

@@ -28,6 +28,7 @@ from servebench.loadgen.messages import (
 )
 from servebench.loadgen.runclock import RunClock
 from servebench.loadgen.transport.client import Client
+from servebench.loadgen.worker.accepting import AnswerChecker
 from servebench.loadgen.worker.clock_sync import ClockLog
 from servebench.loadgen.worker.closed_users import ClosedUsers
 from servebench.loadgen.worker.collect import PartSender, make_delivery, sees_masters_folder
@@ -90,6 +91,7 @@ class WorkerSession:
             proxy=way.proxy,
             keep_text=True,  # for histories, and to count tokens where the server does not; costs nothing measurable
         )
+        self.checker = AnswerChecker(self._workload.accept, of_prompts=self._prompts.has_checks)
         self._close_asked, self.closed = Event(), Event()
         self._stop: Stop | None = None
         self._lease_ns = time.monotonic_ns()
@@ -183,6 +185,7 @@ class WorkerSession:
             recorder=recorder,
             live=self._live,
             counter=self._setup.counter,
+            checker=self.checker,
             tell_locust=self._setup.tell_locust,
             on_failure=self.fail,
         )
@@ -281,6 +284,8 @@ class WorkerSession:
         except Exception as error:  # noqa: BLE001 - top of a greenlet: the master is told
             self.fail(error)
         try:
+            self.checker.close()
+            requester.wait_idle(CANCEL_LIMIT_S)  # what still waited for its check becomes a row without one
             self._put_away(recorder, health)
         except Exception as error:  # noqa: BLE001 - the same: what was recorded is closed whatever happened before
             self.fail(error)
@@ -302,6 +307,7 @@ class WorkerSession:
         """Close the transport and tell the master; the session is over, also when the master cannot be told."""
         try:
             self._client.close()
+            self.checker.close()
             if self._sender is not None:
                 self._sender.finish()
                 if self._sender.failure is not None:
