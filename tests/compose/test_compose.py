@@ -1,4 +1,4 @@
-"""The compose file as people use it: master, three workers, one of them killed in mid-run, results on the host.
+"""The compose file as people use it: master, three workers, one killed and one stopped in mid-run, results on the host.
 
 Needs a container engine with compose and the base image that engine.sh makes; `make test-compose` sees to both.
 """
@@ -10,7 +10,9 @@ import signal
 import subprocess
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.nodes import lost_of, manifest_of, rows_of
@@ -19,6 +21,8 @@ pytestmark = [pytest.mark.compose, pytest.mark.timeout(900)]
 
 ROOT = Path(__file__).parents[2]
 FILES = ("-f", str(ROOT / "docker" / "compose.yaml"), "-f", str(Path(__file__).with_name("internal.yaml")))
+BASE = os.environ.get("PYTHON_IMAGE", "servebench-base:local")
+PROMETHEUS = "servebench-prometheus:test"
 USER = 12345
 WORKLOAD = """
 name: compose
@@ -45,7 +49,8 @@ class Stack:
         (self.runs / "compose.yaml").write_text(WORKLOAD, encoding="utf-8")
         self._environment = {
             **{name: value for name, value in os.environ.items() if not name.startswith("SERVEBENCH_")},
-            "PYTHON_IMAGE": os.environ.get("PYTHON_IMAGE", "servebench-base:local"),
+            "PYTHON_IMAGE": BASE,
+            "PROMETHEUS_IMAGE": PROMETHEUS,
             "SERVEBENCH_IMAGE": "servebench:test",
             "SERVEBENCH_RUNS": str(self.runs),
             "SERVEBENCH_UID": str(USER),
@@ -67,10 +72,22 @@ class Stack:
             self._command(arguments), env=self._environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
         )
 
-    def pids(self, service: str) -> list[int]:
-        """Return the host's pids of a service's containers."""
-        names = self.compose("ps", "-q", service).stdout.split()
-        return [int(inspect(name, "{{.State.Pid}}")) for name in names]
+    def prometheus(self, path: str) -> Any:  # noqa: ANN401 - JSON
+        """Return the data that Prometheus answers a path of its API; it has no port that the host may reach here."""
+        script = (
+            "import sys, urllib.request as u; "
+            "sys.stdout.write(u.urlopen('http://prometheus:9090/api/v1/' + sys.argv[1], timeout=5).read().decode())"
+        )
+        return json.loads(self.compose("exec", "-T", "sim", "python3", "-c", script, path).stdout)["data"]
+
+    def ask_prometheus(self, *queries: str) -> dict[str, Any]:
+        """Return the series of each query, once the last one has some."""
+        deadline = time.monotonic() + 60
+        while True:
+            found = {query: self.prometheus(f"query?query={query}")["result"] for query in queries}
+            if found[queries[-1]] or time.monotonic() > deadline:
+                return found
+            time.sleep(0.5)
 
     def await_parts(self, count: int) -> Path:
         """Return the run folder once it holds that many parts."""
@@ -94,43 +111,96 @@ def inspect(name: str, form: str) -> str:
 
 @pytest.fixture(scope="module")
 def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
-    look = ["docker", "image", "inspect", os.environ.get("PYTHON_IMAGE", "servebench-base:local")]
+    look = ["docker", "image", "inspect", BASE]
     if shutil.which("docker") is None or subprocess.run(look, check=False, capture_output=True).returncode:
         pytest.skip("no container engine with the base image here; `make test-compose` makes both")
     made = Stack(tmp_path_factory.mktemp("compose"))
     made.compose("build", "sim")
+    build_prometheus()
+    made.compose("up", "-d", "--no-build", "--scale", "worker=3", "sim", "worker", "prometheus")
     yield made
-    made.compose("down", "--volumes", "--timeout", "2", check=False)
+    made.compose("--profile", "headless", "down", "--volumes", "--timeout", "2", check=False)
 
 
-def test_a_headless_run_survives_a_killed_container_and_ends_with_its_verdicts_exit_code(stack: Stack) -> None:
-    stack.compose("up", "-d", "--no-build", "--scale", "worker=3", "sim", "worker")
+def build_prometheus() -> None:
+    """Make an image with Debian's Prometheus: no registry need be in reach. It is laid out as the official one."""
+    lines = (
+        f"FROM {BASE}",
+        "RUN apt-get update -qq && apt-get install -y -qq --no-install-recommends prometheus \\",
+        "    && mkdir -p /prometheus && chown 65534:65534 /prometheus",
+        'ENTRYPOINT ["prometheus"]',
+    )
+    command = ["docker", "build", "-q", "-t", PROMETHEUS, "-"]
+    subprocess.run(command, input="\n".join(lines).encode(), check=True, capture_output=True, timeout=300)
+
+
+@dataclass(frozen=True)
+class Survived:
+    """A headless run of three workers: one container was killed in its midst, another stopped."""
+
+    folder: Path
+    code: int
+    output: str
+    killed: str
+    stopped: str
+    alerting: dict[str, Any]
+    """What Prometheus said of its targets and of the run's figures meanwhile."""
+
+
+@pytest.fixture(scope="module")
+def survived(stack: Stack) -> Survived:
     run = stack.start(
         *("run", "--rm", "-T", "--use-aliases", "headless"),
         *("/runs/compose.yaml", "--expect-workers", "3", "--show-invalid"),
     )
     folder = stack.await_parts(3)
-    os.kill(stack.pids("worker")[0], signal.SIGKILL)  # the engine starts it again: it joins the run as a new worker
+    names = stack.compose("ps", "-q", "worker").stdout.split()
+    killed, stopped = (inspect(name, "{{.Config.Hostname}}") for name in names[:2])
+    # The engine starts it again: it joins the run as a new worker.
+    os.kill(int(inspect(names[0], "{{.State.Pid}}")), signal.SIGKILL)
+    subprocess.run(["docker", "stop", names[1]], check=True, capture_output=True)
+    figures = stack.ask_prometheus("up", "servebench_run_running", "servebench_ttft_seconds_count")
     output, _ = run.communicate(timeout=300)
-    manifest, rows = manifest_of(folder), rows_of(folder)
+    return Survived(folder, run.returncode, output, killed, stopped, figures)
 
+
+def test_a_headless_run_survives_a_killed_container_and_ends_with_its_verdicts_exit_code(survived: Survived) -> None:
+    manifest, rows = manifest_of(survived.folder), rows_of(survived.folder)
     # A share of a dead worker is more than 1 % of so short a run: INVALID, and said so by the exit code.
-    expected = {"valid": 0, "invalid": 3}[manifest["verdict"]["status"]]
-    assert run.returncode == expected, output
+    assert survived.code == {"valid": 0, "invalid": 3}[manifest["verdict"]["status"]], survived.output
     assert manifest["state"] == "merged"
     seqs, lost = [row["seq"] for row in rows], lost_of(manifest)
+    assert seqs
     assert len(seqs) == len(set(seqs))
     assert set(seqs) | lost == set(range(manifest["planned"]))
     assert not set(seqs) & lost
-    assert sorted(worker["state"] for worker in manifest["workers"])[-1] == "lost"
+    states = [worker["state"] for worker in manifest["workers"] if worker["host"] == survived.killed]
+    assert states[0] == "lost", manifest["workers"]
     assert {row["outcome"] for row in rows} == {"ok"}
 
 
-def test_results_belong_to_the_given_user_and_are_readable(stack: Stack) -> None:
-    (folder,) = stack.runs.glob("2*")
-    files = [path for path in folder.rglob("*") if path.is_file()]
+def test_a_stopped_worker_writes_what_it_has_before_it_goes(survived: Survived) -> None:
+    manifest = manifest_of(survived.folder)
+    (record,) = [worker for worker in manifest["workers"] if worker["host"] == survived.stopped]
+    assert record["state"] == "closed", survived.output
+    assert record["begun"] == record["rows"] > 0
+    mine = [item for item in manifest["lost_detail"] if item["worker"] == record["worker"]]
+    assert {item["cause"] for item in mine} <= {"undispatched"}, "nothing it had begun is lost"
+
+
+def test_results_belong_to_the_given_user_and_are_readable(survived: Survived) -> None:
+    files = [path for path in survived.folder.rglob("*") if path.is_file()]
     assert {path.stat().st_uid for path in files} == {USER}
     assert all(path.stat().st_mode & 0o444 == 0o444 for path in files)
+
+
+def test_prometheus_has_the_figures_of_a_headless_run_and_the_alert_rules(stack: Stack, survived: Survived) -> None:
+    targets = {series["metric"]["job"]: series["value"][1] for series in survived.alerting["up"]}
+    assert targets == {"servebench": "1", "engine": "1"}
+    assert [series["value"][1] for series in survived.alerting["servebench_run_running"]] == ["1"]
+    assert float(survived.alerting["servebench_ttft_seconds_count"][0]["value"][1]) > 0
+    rules = stack.prometheus("rules")["groups"]
+    assert "ServebenchWorkerLost" in {rule["name"] for group in rules for rule in group["rules"]}
 
 
 def test_containers_run_without_root_and_cannot_write_their_image(stack: Stack) -> None:
@@ -140,33 +210,3 @@ def test_containers_run_without_root_and_cannot_write_their_image(stack: Stack) 
     done = stack.compose("exec", "-T", "sim", "python3", "-c", script, check=False)
     assert done.returncode == 1
     assert "Read-only file system" in done.stderr
-
-
-def test_the_page_is_published_on_this_machine_only_and_the_rpc_port_nowhere(stack: Stack) -> None:
-    services = json.loads(stack.compose("--profile", "headless", "config", "--format", "json").stdout)["services"]
-    published = {
-        (name, port["host_ip"], port["target"])
-        for name, service in services.items()
-        for port in service.get("ports", [])
-    }
-    assert published == {("master", "127.0.0.1", 8089)}
-
-
-def test_a_stopped_worker_writes_what_it_has_before_it_goes(stack: Stack) -> None:
-    stack.compose("up", "-d", "--no-build", "--scale", "worker=2", "sim", "worker")
-    before = set(stack.runs.glob("2*"))
-    run = stack.start(
-        *("run", "--rm", "-T", "--use-aliases", "headless"),
-        *("/runs/compose.yaml", "--expect-workers", "2", "--show-invalid"),
-    )
-    deadline = time.monotonic() + 120
-    while not any(new.glob("requests/part-*.parquet") for new in set(stack.runs.glob("2*")) - before):
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
-    name = stack.compose("ps", "-q", "worker").stdout.split()[0]
-    subprocess.run(["docker", "stop", name], check=True, capture_output=True)
-    run.communicate(timeout=300)
-    (folder,) = set(stack.runs.glob("2*")) - before
-    manifest = manifest_of(folder)
-    assert {item["cause"] for item in manifest["lost_detail"]} <= {"undispatched"}, "nothing it had begun is lost"
-    assert {worker["state"] for worker in manifest["workers"]} == {"closed"}
