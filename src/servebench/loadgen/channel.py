@@ -22,6 +22,10 @@ class StrayMessageError(LookupError):
     """A message of a run or worker that is not, or no longer, known here: noted, and no failure."""
 
 
+class GarbledMessageError(ValueError):
+    """A message that is not of the form its name promises: of a stranger, or of another version of servebench."""
+
+
 class Channel:
     """Sends and receives messages over one Locust runner (master, worker or local: then both sides share it)."""
 
@@ -40,8 +44,16 @@ class Channel:
 
         def listener(environment: Any, msg: Any, **_: Any) -> None:  # noqa: ANN401 - Locust's signature
             try:
-                handler(msgspec.convert(msg.data, kind, strict=False, builtin_types=(bytes,)))
+                handler(_decoded(msg.data, kind))
             except Exception as error:  # noqa: BLE001 - top of a Locust callback: the run ends, Locust lives
                 self._on_failure(error)
 
         self._runner.register_message(wire_name(kind), listener)
+
+
+def _decoded(data: Any, kind: type[MessageT]) -> MessageT:  # noqa: ANN401 - whatever came
+    try:
+        return msgspec.convert(data, kind, strict=False, builtin_types=(bytes,))
+    except (msgspec.ValidationError, RecursionError) as error:
+        msg = f"a {kind.__name__} that is none: {error}; run the same version of servebench on all hosts"
+        raise GarbledMessageError(msg) from error

@@ -4,15 +4,20 @@ Each patch has a contract test (tests/patched/test_locust_contract.py) that fail
 """
 
 import functools
+import logging
 import math
 from types import SimpleNamespace
 from typing import Any, NoReturn
 
 import gevent
 from locust import argument_parser, runners, stats
+from locust.exception import RPCError, RPCReceiveError
+from locust.rpc import zmqrpc
+
+log = logging.getLogger(__name__)
 
 REPORT_INTERVAL_S = 1.0
-_LISTENER, _HEART = "_servebench_listener", "_servebench_heart"
+_LISTENER, _HEART, _HARDENED = "_servebench_listener", "_servebench_heart", "_servebench_hardened"
 
 
 def apply() -> None:
@@ -26,6 +31,7 @@ def apply() -> None:
     runners.inspect = SimpleNamespace(stack=_name_no_caller)  # type: ignore[attr-defined, assignment] # for the module
     _keep_listening()
     _go_on_alone()
+    _survive_strangers()
     stats.bucket_response_time = three_digits  # type: ignore[assignment] # Locust says int; its keys may be any number
 
 
@@ -85,6 +91,41 @@ def _go_on_alone() -> None:
     setattr(master, _HEART, None)
     master.heartbeat_worker = heartbeat_worker  # type: ignore[method-assign]
     master.stop = stop_unless_alone  # type: ignore[method-assign]
+
+
+def _survive_strangers() -> None:
+    """Let the master leave out, with a word in its log, what is no message of a worker.
+
+    Locust lets all but two kinds of error of decoding and handling end the greenlet that reads: the master is deaf from
+    then on, and each of its workers counts as lost.
+    """
+    server, master = zmqrpc.Server, runners.MasterRunner
+    if hasattr(server, _HARDENED):
+        return
+    receive, handle = server.recv_from_client, master.handle_message
+
+    @functools.wraps(receive)
+    def recv_from_client(self: Any) -> Any:  # noqa: ANN401 - Locust is untyped
+        while True:
+            try:
+                return receive(self)  # type: ignore[no-untyped-call] # Locust is untyped
+            except RPCReceiveError as error:
+                log.warning("a message that no worker sends: %s", error)
+            except RPCError:
+                raise  # the socket itself; Locust makes a new one
+            except Exception as error:  # noqa: BLE001 - whatever msgpack or its caller make of a stranger's bytes
+                log.warning("a message that no worker sends: %r", error)
+
+    @functools.wraps(handle)
+    def handle_message(self: Any, client_id: str, msg: Any) -> None:  # noqa: ANN401 - Locust is untyped
+        try:
+            handle(self, client_id, msg)
+        except Exception as error:  # noqa: BLE001 - the same, of a message with a worker's form
+            log.warning("a message %.40r of %.40r is left out: %r", msg.type, client_id, error)
+
+    setattr(server, _HARDENED, True)
+    server.recv_from_client = recv_from_client  # type: ignore[method-assign]
+    master.handle_message = handle_message  # type: ignore[method-assign]
 
 
 def three_digits(milliseconds: float) -> float:

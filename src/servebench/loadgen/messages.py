@@ -4,17 +4,25 @@ Times are int64 ns: `*_ns` of the run clock (0 = planned start) unless the field
 message of a run, so that late messages of an earlier run are told apart.
 """
 
+from typing import Annotated
+
 import msgspec
+
+WorkerName = Annotated[str, msgspec.Meta(pattern=r"^w\d+-[0-9a-f]{8}\Z", max_length=24)]
+"""It becomes part of file names, pages and logs."""
+Word = Annotated[str, msgspec.Meta(max_length=255)]
+Buckets = dict[Annotated[int, msgspec.Meta(ge=0, le=10_000)], int]
+"""Counts by bucket of a `Sketch`."""
 
 
 class Hello(msgspec.Struct, frozen=True, kw_only=True):
     """Worker, when its handlers exist: from now on it can take part in runs."""
 
-    worker_id: str
-    worker: str
-    host: str
+    worker_id: Word
+    worker: WorkerName
+    host: Word
     pid: int
-    boot_id: str
+    boot_id: Word
 
 
 class ClockPing(msgspec.Struct, frozen=True, kw_only=True):
@@ -93,7 +101,7 @@ class NeedSeqs(msgspec.Struct, frozen=True, kw_only=True):
 
     run_id: str
     worker_id: str
-    blocks: int
+    blocks: Annotated[int, msgspec.Meta(ge=1, le=10_000)]
 
 
 class SeqBlock(msgspec.Struct, frozen=True, kw_only=True):
@@ -154,10 +162,10 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     worker_id: str
     done: bool
     totals: Totals
-    ttft: dict[int, int]
-    tpot: dict[int, int]
-    chunk_gap: dict[int, int]
-    e2e: dict[int, int] = {}
+    ttft: Buckets
+    tpot: Buckets
+    chunk_gap: Buckets
+    e2e: Buckets = {}
     health: Health
 
 

@@ -217,6 +217,7 @@ class Coordinator:
 
     def on_fault(self, message: WorkerFault) -> None:
         """End the run because a worker cannot go on."""
+        self._roster.heard(message.worker_id)
         error = HarnessError(message.text)
         error.exit_code = message.exit_code
         self.fail(error)

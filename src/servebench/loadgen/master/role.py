@@ -17,7 +17,7 @@ from servebench.core.errors import HarnessError, InputError, ServebenchError
 from servebench.core.outcomes import ExitCode
 from servebench.core.target import parse_target, shown_argument
 from servebench.core.units import NS_PER_S
-from servebench.loadgen.channel import Channel, StrayMessageError
+from servebench.loadgen.channel import Channel, GarbledMessageError, StrayMessageError
 from servebench.loadgen.desk.choices import as_planned, chosen_workload
 from servebench.loadgen.desk.live_board import LiveBoard
 from servebench.loadgen.desk.prometheus_export import Meters
@@ -113,6 +113,9 @@ class MasterRole:
         return node is not None and node.state != STATE_MISSING
 
     def _on_hello(self, hello: Hello) -> None:
+        if not self._is_present(hello.worker_id):
+            msg = f"{hello.worker_id!r} says hello and is no worker"
+            raise StrayMessageError(msg)
         self._helloed[hello.worker_id] = hello
         if self._current is not None and not self._current.finished.is_set():
             self._current.welcome(hello)
@@ -320,8 +323,8 @@ class MasterRole:
 
     def _fail(self, error: BaseException) -> None:
         """End the run because a message handler failed."""
-        if isinstance(error, StrayMessageError):
-            log.warning("stray message: %s", error)
+        if isinstance(error, StrayMessageError | GarbledMessageError):
+            log.warning("message left out: %s", error)
             return
         if self._current is not None:
             self._current.fail(error)

@@ -201,6 +201,7 @@ class WorkerRole:
         if isinstance(error, StrayMessageError):
             log.debug("stray message: %s", error)
             return
+        log.error("message handler failed", exc_info=error)
         for session in self._sessions.values():
             if not session.closed.is_set():  # an earlier run is over, whatever a message of this one does
                 session.fail(error)
