@@ -188,6 +188,22 @@ def test_what_the_master_said_just_before_it_ended_is_not_lost(cluster: Making) 
     assert made.fault == "no disk"
 
 
+def test_a_stop_ends_a_master_that_forgets_interrupts_before_it_has_a_run(cluster: Making) -> None:
+    code = "signal.signal(signal.SIGINT, lambda *_: None)\nsay(kind='event', event='up', text='up')\ntime.sleep(60)\n"
+    made = cluster.make(code)
+    with Stops() as stops:
+
+        class StopsWhenUp(Heard):
+            def event(self, text: str) -> None:
+                super().event(text)
+                if text == "up":
+                    os.kill(os.getpid(), signal.SIGINT)
+
+        heard = StopsWhenUp()
+        assert watch(made, heard, stops, drain_s=30) == -signal.SIGTERM
+    assert [text.partition(":")[0] for text in heard.events] == ["up", "Stopping"]
+
+
 def test_the_first_stop_is_handed_on_once_and_the_second_again_and_a_third_only_answered(cluster: Making) -> None:
     code = (
         "asked = []\n"

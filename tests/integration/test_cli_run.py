@@ -297,6 +297,27 @@ def test_a_stop_before_the_load_leaves_nothing_behind(tmp_path: Path, sim: Sim, 
     assert list((tmp_path / "runs").iterdir()) == []
 
 
+@pytest.mark.parametrize("command", ["run", "master"])
+def test_a_stop_while_the_master_waits_for_workers_ends_it(
+    command: str, tmp_path: Path, sim: Sim, start: Starter
+) -> None:
+    port = free_port()
+    workload = ("--rate", "5", "--duration", "60s") if command == "run" else ("builtin:bursty",)
+    started = start(
+        command, *workload, "--url", sim.url, "--expect-workers", "1", "--bind", f"127.0.0.1:{port}",
+        "--expect-workers-max-wait", "600", "--model", "tiny",
+    )  # fmt: skip
+    deadline, said = time.monotonic() + 60, ""
+    while "Waiting for workers to be ready, 0 of 1" not in said:
+        assert time.monotonic() < deadline, said
+        assert started.process.poll() is None, said
+        time.sleep(0.05)
+        said = started.said() + "".join(log.read_text() for log in tmp_path.glob("runs/.starting-*/log/master.log"))
+    started.process.send_signal(signal.SIGINT)
+    assert started.process.wait(60) == 130, started.said()
+    assert list((tmp_path / "runs").iterdir()) == []
+
+
 def test_a_killed_worker_is_named_and_its_requests_are_accounted_for(tmp_path: Path, sim: Sim, start: Starter) -> None:
     started = start(
         "run", "--url", sim.url, "--rate", "30", "--duration", "12s", "--output-tokens", "8", "--workers", "2"

@@ -155,7 +155,10 @@ class _Stopping:
         else:
             self._display.event("Ignored: the files of the run are being written.")
             return
-        self._cluster.master.send(signal.SIGINT)
+        # Before there is a run an interrupt may reach Python in the midst of an import and be forgotten. SIGTERM ends
+        # the process then, and from the moment on that Locust listens to it, it drains a run as an interrupt does.
+        no_run_yet = self._cluster.status.state == Status().state
+        self._cluster.master.send(signal.SIGTERM if no_run_yet else signal.SIGINT)
 
 
 def _spawns(launch: Launch, scratch: Path, workload: Path | None, progress_fd: int) -> list[Spawn]:

@@ -6,7 +6,7 @@ import logging
 import subprocess
 import sys
 import time
-from typing import Any
+from typing import Any, NoReturn
 
 import gevent
 from locust.exception import StopTest
@@ -155,6 +155,7 @@ class MasterRole:
 
     def on_quitting(self) -> None:
         """Wait until every run is on disk and reported; the process ends after this. Blocks the calling greenlet."""
+        self._interrupts += 1  # whatever ends the process has asked once: the next Ctrl-C cancels
         for run in list(self._runs.values()):
             if not run.finished.is_set():
                 run.request_stop("user", ExitCode.INTERRUPTED)
@@ -167,7 +168,10 @@ class MasterRole:
         """Handle Ctrl-C: the first stops and drains, the second cancels, further ones say that files are written."""
         self._interrupts += 1
         run = self._current
-        if run is None or run.finished.is_set():
+        if run is None and self.headless:
+            # Locust's main loop waits for workers and sees no end of its runner: it has to be ended from within.
+            gevent.spawn(self._give_up_waiting)
+        elif run is None or run.finished.is_set():
             self._environment.process_exit_code = ExitCode.INTERRUPTED
             self._quit()
         elif self._interrupts == 1:
@@ -333,6 +337,11 @@ class MasterRole:
 
     def _quit(self) -> None:
         gevent.spawn(self._end_process)
+
+    def _give_up_waiting(self) -> NoReturn:
+        """End the process before its first run; gevent hands the exit on to the main greenlet."""
+        self._environment.runner.quit()
+        sys.exit(ExitCode.INTERRUPTED)
 
     def _end_process(self) -> None:
         self._environment.runner.quit()
