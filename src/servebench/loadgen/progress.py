@@ -1,6 +1,5 @@
 """Know what the master tells the command that started it: one JSON object a line, through an inherited pipe."""
 
-import contextlib
 import os
 from collections import deque
 from collections.abc import Iterable, Mapping
@@ -17,23 +16,36 @@ LATENCY_WINDOW_S = 60
 RATE_WINDOW_S = 10
 HOPELESS_N = 20
 """A run of which so many requests failed, and none went well, tells no more by going on."""
+WAITING_BYTES = 1 << 16
 LATENCIES = ("ttft", "tpot", "chunk_gap", "e2e")
 """Metrics that workers send as sketches, by their names in the registry."""
 
 
 class ProgressPipe:
-    """Writes lines to the pipe; a reader that is gone or slow never holds up the run."""
+    """Writes whole lines to the pipe; a reader that is gone or slow never holds up the run.
+
+    What a full pipe does not take waits for the next line; a line that would make more than WAITING_BYTES wait is dropped.
+    """
 
     def __init__(self, descriptor: int | None) -> None:
         self._descriptor = descriptor
+        self._waiting = bytearray()
         if descriptor is not None:
             os.set_blocking(descriptor, False)
 
     def send(self, line: Mapping[str, Any]) -> None:
-        """Write one line, or drop it when the pipe is full or closed."""
-        if self._descriptor is not None:
-            with contextlib.suppress(OSError):
-                os.write(self._descriptor, msgspec.json.encode(line) + b"\n")
+        """Write one line, or drop it when the reader is too far behind or gone."""
+        if self._descriptor is None:
+            return
+        data = msgspec.json.encode(line) + b"\n"
+        if len(self._waiting) + len(data) <= WAITING_BYTES:
+            self._waiting += data
+        try:
+            del self._waiting[: os.write(self._descriptor, self._waiting)]
+        except BlockingIOError:
+            pass  # it takes none now
+        except OSError:
+            self._waiting.clear()
 
     def event(self, event: str, text: str) -> None:
         """Tell of something that happened."""

@@ -70,6 +70,37 @@ def test_a_line_reaches_the_reader_and_a_reader_that_left_harms_nothing() -> Non
     os.close(write_end)
 
 
+def test_a_reader_that_stalls_gets_whole_lines_in_order_and_misses_the_last_ones() -> None:
+    read_end, write_end = os.pipe()
+    pipe = ProgressPipe(write_end)
+    for number in range(60):
+        pipe.event(str(number), "x" * 5_000)  # more than PIPE_BUF, which a pipe may take in part
+    got = bytearray()
+    os.set_blocking(read_end, False)
+    for number in (60, 61, 62):
+        while piece := _read(read_end):
+            got += piece
+        pipe.event(str(number), "read on")
+    while piece := _read(read_end):
+        got += piece
+    *lines, rest = got.split(b"\n")
+    assert rest == b"", "the last line is whole"
+    numbers = [int(json.loads(line)["event"]) for line in lines]
+    behind = [number for number in numbers if number < 60]
+    assert behind == list(range(len(behind)))
+    assert 20 < len(behind) < 60, "a pipe and what may wait hold some of them"
+    assert numbers[-2:] == [61, 62], "once it reads again it misses nothing"
+    os.close(read_end)
+    os.close(write_end)
+
+
+def _read(descriptor: int) -> bytes:
+    try:
+        return os.read(descriptor, 65_536)
+    except BlockingIOError:
+        return b""
+
+
 HOPELESS = {
     "nineteen failed": (Totals(outcomes={"connect_error": 19}), None),
     "twenty failed": (
