@@ -9,7 +9,6 @@ Prints the master's CPU and the round trip of a probe's pings, which holds what 
 """
 
 import multiprocessing
-import os
 import sys
 import tempfile
 import time
@@ -23,7 +22,7 @@ import numpy as np
 import psutil
 import zmq
 from locust import __version__ as locust_version
-from tests.bench.bench_memory import await_child
+from tests.bench.bench_memory import await_child, prefer
 from tests.nodes import Nodes, manifest_of, nodes_in
 
 from servebench.workload.codec import decode_workload
@@ -210,15 +209,6 @@ def measure(nodes: Nodes, workers: int, seconds: int, nice: int) -> None:
     print(f"round trip of {len(found)} pings: p50 {p50:.2f}, p99 {p99:.2f}, max {worst:.1f} ms")
     print(f"workers known {len(states)}, closed {states.count('closed')}, lost {states.count('lost')}")
     print(f"members over time: {[len(change['workers']) for change in manifest['members']]}")
-
-
-def prefer(pid: str, nice: int) -> None:
-    """Set the priority of a process with all its threads, and that of its session, where the kernel groups by those."""
-    for thread in Path(f"/proc/{pid}/task").iterdir():
-        os.setpriority(os.PRIO_PROCESS, int(thread.name), nice)
-    group = Path(f"/proc/{pid}/autogroup")
-    if nice and group.exists():
-        group.write_text(str(nice), encoding="ascii")
 
 
 def cpu_s(process: psutil.Process) -> float:
