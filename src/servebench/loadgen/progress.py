@@ -24,7 +24,7 @@ LATENCIES = ("ttft", "tpot", "chunk_gap", "e2e")
 class ProgressPipe:
     """Writes whole lines to the pipe; a reader that is gone or slow never holds up the run.
 
-    What a full pipe does not take waits for the next line; a line that would make more than WAITING_BYTES wait is dropped.
+    What a full pipe does not take waits for the next line, up to WAITING_BYTES; lines beyond that are dropped whole.
     """
 
     def __init__(self, descriptor: int | None) -> None:
