@@ -23,6 +23,8 @@ class Wanted:
     show_invalid: bool = False
     executor: str | None = None
     compact: bool = True
+    silent: bool = False
+    """Nothing on stdout: the run is part of a larger answer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,7 +86,9 @@ def show_results(folder: Path, wanted: Wanted) -> int:
         found = examined.digest
         write_outputs(folder, found)
         report = shown_path(write_report(folder, examined)) if wanted.report else None
-    if wanted.as_json:
+    if wanted.silent:
+        pass
+    elif wanted.as_json:
         click.echo((folder / SUMMARY_NAME).read_text(encoding="utf-8").rstrip())
     elif wanted.quiet:
         click.echo(verdict_line(found))

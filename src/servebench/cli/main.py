@@ -24,6 +24,7 @@ COMMANDS: dict[str, str] = {
     "check": "servebench.cli.check:check",
     "run": "servebench.cli.run:run",
     "ui": "servebench.cli.ui:ui",
+    "capacity": "servebench.cli.capacity:capacity",
     "plan": "servebench.cli.plan:plan",
     "table": "servebench.cli.results:table",
     "report": "servebench.cli.results:report",
