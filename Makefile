@@ -10,7 +10,7 @@ DEV := $(VENV)/.dev-installed
 CHROMIUM := $(shell command -v chromium 2>/dev/null)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo fmt lint type arch gen unit prop golden patched check integ browser browser-deps test test-compose bench clean \
+.PHONY: help setup demo fmt lint type arch gen unit prop golden patched check integ browser browser-deps test test-compose test-engines bench clean \
 	dist constraints
 
 help: ## list the targets
@@ -73,6 +73,9 @@ test: check integ browser ## everything that CI runs
 
 test-compose: $(DEV) ## containers: a master, three workers, one killed in mid-run (root on Debian; skipped elsewhere)
 	@tests/compose/run.sh $(BIN)/python
+
+test-engines: $(DEV) ## servers of other projects, each in an environment of its own; ENGINES=always: the two small ones only
+	ENGINES=$(ENGINES) $(PYTEST) -s tests/engines
 
 bench: $(DEV) ## print what the tool itself costs; asserts no time
 	$(BIN)/python -m tests.bench.bench_decode
