@@ -24,6 +24,7 @@ _NUMBERS = (
     "cached_tokens",
     "reasoning_tokens",
     "accepted",
+    "validated_ns",
 )
 _Int = TypeVar("_Int", np.int8, np.int32, np.int64)
 _OTHER = CHUNK_KINDS.index(ChunkKind.OTHER)
@@ -118,5 +119,6 @@ def request_columns(table: pa.Table, facts: EventFacts) -> RequestColumns:
         output_tokens=output_tokens,
         ok=np.asarray(outcome == Outcome.OK.value, dtype=bool),
         failed=np.isin(outcome.astype(str), [word.value for word in FAILED_OUTCOMES]),
+        unchecked=np.isnan(numbers["accepted"]) & ~np.asarray(table["accept_reason"].is_null().to_numpy(), dtype=bool),
         events=facts,
     )

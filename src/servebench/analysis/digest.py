@@ -9,6 +9,7 @@ from typing import NamedTuple
 import msgspec
 import numpy as np
 
+from servebench.analysis.acceptance import Acceptance, acceptance
 from servebench.analysis.accounting import Accounting, RowKeys, account
 from servebench.analysis.columns import words
 from servebench.analysis.counts import (
@@ -63,6 +64,7 @@ class Digest:
     token_source: str | None
     model: str | None
     findings: Findings
+    acceptance: Acceptance
     server: ServerSide
     standouts: tuple[str, ...]
 
@@ -94,7 +96,7 @@ def digest(run: RunData) -> Digest:
     books = account(run.manifest, keys, read_conversations(run.folder))
     phases = count_phases(run, books)
     counts = count_measured(run, phases)
-    results, findings, server = _objectives(run), find(run), server_side(run)
+    results, findings, server, accepted = _objectives(run), find(run), server_side(run), acceptance(run)
     facts = Facts(
         engine=run.manifest.engine,
         stop_cause=run.manifest.stop_cause,
@@ -103,7 +105,7 @@ def digest(run: RunData) -> Digest:
         ok=counts.ok,
         impossible=formulas.impossible_spans(take(run.columns, run.measured)),
         objectives=overall(results),
-        marks=findings.marks,
+        marks=(*findings.marks, *accepted.marks),
         phases=tuple(_phase_facts(run, run.health, phase) for phase in phases if phase.measured),
     )
     table, points = percentile_table(run), curve(run)
@@ -130,7 +132,10 @@ def digest(run: RunData) -> Digest:
         model=_most(run, "model"),
         findings=findings,
         server=server,
-        standouts=(*findings.sentences[:MOST_FINDINGS], *server.sentences, *stand_out(scene))[:MOST_STANDOUTS],
+        acceptance=accepted,
+        standouts=(*accepted.sentences, *findings.sentences[:MOST_FINDINGS], *server.sentences, *stand_out(scene))[
+            :MOST_STANDOUTS
+        ],
     )
 
 
@@ -155,9 +160,11 @@ def _objectives(run: RunData) -> tuple[Result, ...]:
         for o in wanted
         if o.metric in formulas.REQUEST_FORMULAS
     }
-    ended = (run.columns.ok | run.columns.failed) & run.measured
-    failed = run.columns.failed[order][ended[order]].astype(np.float64)
-    return assess(wanted, samples, {"error_rate": failed})
+    c = run.columns
+    series = {"error_rate": np.where(c.ok | c.failed, c.failed, np.nan), "accepted_share": c.accepted}
+    series["good_share"] = c.good
+    shares = {name: flags[order][(run.measured & ~np.isnan(flags))[order]] for name, flags in series.items()}
+    return assess(wanted, samples, shares)
 
 
 def _phase_facts(run: RunData, health: Health, phase: PhaseCounts) -> PhaseFacts:

@@ -136,6 +136,10 @@ def summary_json(found: Digest) -> bytes:
         "phases": [phase.record() for phase in found.phases],
         "percentiles": found.table.records(),
         "curve": [point.record() for point in found.curve],
+        "acceptance": {
+            "levels": [item.record() for item in found.acceptance.levels],
+            "reasons": [item._asdict() for item in found.acceptance.reasons],
+        },
         "findings": _findings(found.findings),
         "time_split": found.server.records(),
         "standouts": list(found.standouts),

@@ -31,6 +31,7 @@ class Result(NamedTuple):
     n: int
     n_eff: float
     state: State
+    at_least: bool = False
 
     @property
     def label(self) -> str:
@@ -39,8 +40,13 @@ class Result(NamedTuple):
 
     @property
     def sentence(self) -> str:
-        """The whole objective in words, such as `TTFT p95 < 800 ms`."""
-        return f"{self.label} < {self.limit:,.6g} {self.metric.unit}"
+        """The whole objective in words, such as `TTFT p95 < 800 ms` or `accepted > 99 %`."""
+        return f"{self.label} {self.sign} {self.limit:,.6g} {self.metric.unit}"
+
+    @property
+    def sign(self) -> str:
+        """On which side of the limit the measured value is wanted."""
+        return ">" if self.at_least else "<"
 
 
 def quantile_label(q: float) -> str:
@@ -83,7 +89,14 @@ def _of_quantile(objective: Objective, values: FloatArray) -> Result:
 def _of_share(objective: Objective, flags: FloatArray) -> Result:
     bounds = share_interval(flags)
     value = float(flags.mean()) if len(flags) else None
-    state = _state(value, bounds.lo, bounds.hi, objective.limit) if value is not None else "too few samples"
+    if value is None:
+        return _result(objective, None, bounds, 0, "too few samples")
+    lo, hi = bounds.lo, bounds.hi
+    if not objective.at_least:
+        return _result(objective, value, bounds, len(flags), _state(value, lo, hi, objective.limit))
+    # At least 99 % accepted is at most 1 % not accepted.
+    rest = [None if share is None else 1 - share for share in (value, hi, lo)]
+    state = _state(rest[0], rest[1], rest[2], 1 - objective.limit)
     return _result(objective, value, bounds, len(flags), state)
 
 
@@ -103,6 +116,7 @@ def _result(objective: Objective, value: float | None, bounds: Interval, n: int,
         n=n,
         n_eff=bounds.n_eff,
         state=state,
+        at_least=objective.at_least,
     )
 
 

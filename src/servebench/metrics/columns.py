@@ -112,8 +112,8 @@ class RequestColumns:
     """Requests as columns of shape (n,): times float64 ns of the run clock, token counts float64; NaN = undefined.
 
     `ok` and `failed` exclude each other; a row with neither was cancelled, shed or skipped. `replaced`: a later attempt
-    of the same request followed. `good` 1.0 = accepted and within the objectives, 0.0 = not, NaN = no objective, or
-    neither ok nor failed.
+    of the same request followed. `unchecked`: something was asked of the answer and could not be checked. `good` 1.0 =
+    accepted and within the objectives, 0.0 = not, NaN = no objective, neither ok nor failed, or unchecked.
     """
 
     intended_ns: FloatArray
@@ -128,16 +128,18 @@ class RequestColumns:
     cached_tokens: FloatArray
     reasoning_tokens: FloatArray
     accepted: FloatArray
+    validated_ns: FloatArray
     good: FloatArray
     ok: BoolArray
     failed: BoolArray
     replaced: BoolArray
+    unchecked: BoolArray
     events: EventFacts
 
     @classmethod
     def blank(cls, n: int) -> "RequestColumns":
         """Return n requests of which nothing is known; `dataclasses.replace` fills in the rest."""
-        flags = {name: np.zeros(n, bool) for name in ("ok", "failed", "replaced")}
+        flags = {name: np.zeros(n, bool) for name in ("ok", "failed", "replaced", "unchecked")}
         values = {f.name: np.full(n, np.nan) for f in fields(cls) if f.name not in flags and f.name != "events"}
         return cls(**values, **flags, events=EventFacts.none_for(n))
 

@@ -84,6 +84,16 @@ def e2e_intended_ns(c: RequestColumns) -> FloatArray:
     return _span(c.end_ns, c.intended_ns, c.ok)
 
 
+def time_to_validated_ns(c: RequestColumns) -> FloatArray:
+    """Return end + the time of its checks - sent of answers that were checked, whatever came of it."""
+    return _span(c.validated_ns, c.sent_ns, c.ok)
+
+
+def validation_time_ns(c: RequestColumns) -> FloatArray:
+    """Return how long the checks of an answer took by themselves."""
+    return _span(c.validated_ns, c.end_ns, c.ok)
+
+
 def time_to_last_token_ns(c: RequestColumns) -> FloatArray:
     """Return last token event - sent of ok requests; leaves out what the server sends after it."""
     return _span(c.events.last_token_ns, c.sent_ns, c.ok)
@@ -173,6 +183,8 @@ REQUEST_FORMULAS: Mapping[str, Callable[[RequestColumns], FloatArray]] = {
     "late_tokens": late_tokens,
     "e2e": e2e_ns,
     "e2e_intended": e2e_intended_ns,
+    "time_to_validated": time_to_validated_ns,
+    "validation_time": validation_time_ns,
     "time_to_last_token": time_to_last_token_ns,
     "e2e_per_token": e2e_per_token_ns,
     "head_time": head_time_ns,
@@ -192,13 +204,13 @@ REQUEST_FORMULAS: Mapping[str, Callable[[RequestColumns], FloatArray]] = {
 def within(c: RequestColumns, limits: Mapping[str, float]) -> FloatArray:
     """Return which requests are useful: ok, not refused by an acceptance check, no metric above its limit.
 
-    `limits` holds base units by request metric. 1.0 = useful, 0.0 = not, NaN = neither ok nor failed. A metric that is
-    undefined for an ok request breaks no limit.
+    `limits` holds base units by request metric. 1.0 = useful, 0.0 = not, NaN = neither ok nor failed, or ok but its
+    check could not be made. A metric that is undefined for an ok request breaks no limit.
     """
     useful = c.ok & (c.accepted != 0.0)
     for name, limit in limits.items():
         useful &= ~(REQUEST_FORMULAS[name](c) > limit)
-    return np.where(c.ok | c.failed, useful.astype(np.float64), np.nan)
+    return np.where((c.ok | c.failed) & ~c.unchecked, useful.astype(np.float64), np.nan)
 
 
 def _inside(times: FloatArray, window: Window) -> BoolArray:

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from servebench.analysis.digest import Digest
 from servebench.analysis.numbers import clock
+from servebench.analysis.page.acceptance import acceptance_tables
 from servebench.analysis.page.conditions import command, conditions, conditions_line
 from servebench.analysis.page.model import Banner, Page, PlotGroup
 from servebench.analysis.page.server import server_tables
@@ -32,7 +33,7 @@ def build_page(found: Digest, plots: Sequence[Plot]) -> Page:
         standouts=found.standouts,
         findings=tuple(text for text in found.findings.sentences if text not in found.standouts),
         plot_groups=_groups(plots),
-        tables=(*tables(found), *server_tables(found.server)),
+        tables=(*tables(found), *acceptance_tables(found.acceptance), *server_tables(found.server)),
         conditions=conditions(found),
         command=command(found),
         metrics=METRICS,

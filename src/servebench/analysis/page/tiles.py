@@ -74,6 +74,8 @@ def _goal(results: Sequence[Result], metric: str, quantile: float | None, otherw
     """Return note and tone of a tile: its objective where the workload has one."""
     for result in results:
         if (result.metric.name, result.quantile) == (metric, quantile):
-            note = f"{STATE_GLYPHS[result.state]} {result.state}: < {result.limit:,.6g} {result.metric.unit}"
+            note = (
+                f"{STATE_GLYPHS[result.state]} {result.state}: {result.sign} {result.limit:,.6g} {result.metric.unit}"
+            )
             return {"note": note, "tone": _TONES[result.state]}
     return {"note": otherwise, "tone": "muted"}

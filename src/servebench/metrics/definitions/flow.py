@@ -253,9 +253,9 @@ FLOW: tuple[Metric, ...] = (
         start_event="does not apply",
         stop_event="does not apply",
         formula="accepted / checked answers",
-        undefined_when="no answer was checked",
+        undefined_when="no answer was checked; one that could not be is in no share and marks the verdict",
         kind="share",
-        source="accepted",
+        source="accepted, accept_reason",
         shown="present",
     ),
     Metric(
