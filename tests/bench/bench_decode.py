@@ -9,6 +9,7 @@ JSON skipped but for one field, which no account of a stream can be cheaper than
 import gc
 import sys
 import time
+from collections import deque
 from collections.abc import Callable
 from functools import partial
 
@@ -52,10 +53,12 @@ def cut(data: bytes, size: int) -> list[bytes]:
 
 
 def timeline(reads: list[bytes], *, keep_text: bool = False) -> None:
-    feed = Timeline(CHAT, keep_text=keep_text).feed
-    feed(HEAD, 0, -1)
-    for stamp_ns, read in enumerate(reads):
-        feed(read, stamp_ns, 5)
+    line = Timeline(CHAT, keep_text=keep_text)
+    line.feed(HEAD, 0, -1)
+    waiting = deque((read, stamp_ns, 5) for stamp_ns, read in enumerate(reads))
+    while waiting:
+        if not line.feed_plain(waiting):
+            line.feed(*waiting.popleft())
 
 
 def decoder(reads: list[bytes]) -> None:

@@ -7,6 +7,7 @@ from servebench.core.records import Chunks, ToolCall
 from servebench.wire.endpoint import KIND_CODE, Called, Delta, Ending, Endpoint, PayloadError, Usage
 from servebench.wire.lenient import body_error_text
 from servebench.wire.outcome import Ruling
+from servebench.wire.plain import Run
 from servebench.wire.sse import Event
 
 _LAST_TOKEN_CODE = KIND_CODE[ChunkKind.REFUSAL]
@@ -155,6 +156,25 @@ class Account:
             self._take_rest(delta)
         if self.model is None:
             self.model = delta.model or None
+
+    @property
+    def under_way(self) -> bool:
+        """Whether an event with text of choice 0, and nothing else, would change nothing but columns and text."""
+        return self.first_token_ns is not None and self.model is not None and not self.closed
+
+    def add_plain(self, run: Run) -> None:
+        """Account for the plain events of the next reads, once `under_way`."""
+        count = len(run.texts)
+        self._ns.extend(run.stamps_ns)
+        self._delays.extend(run.delays_ns)
+        self._kinds.extend(bytes(count))  # content has code 0
+        self._reads.extend([self.read + place for place in run.places])
+        self.read += run.reads
+        self._seen |= 1
+        if self._keep_text and self._room > 0:
+            text = "".join(run.texts)
+            self._text.append(text)
+            self._room -= len(text)
 
     def add_pending(self, event: Event) -> None:
         """Account for an event left without its blank line at a clean end; it counts if its JSON is whole."""

@@ -71,6 +71,11 @@ class Body:
         return not self._kept and self._account.event_count == 0
 
     @property
+    def between_events(self) -> bool:
+        """Whether the next byte of an event stream without content coding begins an event."""
+        return self._mode == _EVENTS and self._inflater is None and self._events.idle
+
+    @property
     def is_text(self) -> bool:
         """Whether the body is no answer in any form."""
         return self._mode == _TEXT

@@ -12,6 +12,7 @@ from servebench.core.errors import InputError
 from servebench.core.headers import merged
 from servebench.core.outcomes import CHUNK_KINDS, ChunkKind
 from servebench.core.records import Message
+from servebench.wire.plain import DecodePlain
 
 KIND_CODE: Mapping[ChunkKind, int] = {kind: code for code, kind in enumerate(CHUNK_KINDS)}
 
@@ -111,7 +112,8 @@ class Endpoint(NamedTuple):
     same. `decode_event` reads the data of one event, `decode_body` a whole JSON body; both raise PayloadError.
     `streams` False = there are whole results only. `lines` = events are lines of JSON, not an event stream. `headers`
     go out with every request; `key_header` is where the dialect looks for the key besides Authorization.
-    `end_mark` are bytes that the terminal event holds: a read with them is worth parsing at once.
+    `end_mark` are bytes that the terminal event holds: a read with them is worth parsing at once. `decode_plain` is a
+    short cut for the events that most events are, None = there is none.
     """
 
     name: str
@@ -126,6 +128,7 @@ class Endpoint(NamedTuple):
     end_mark: bytes = b"[DONE]"
     headers: Mapping[str, str] = MappingProxyType({})
     key_header: str | None = None
+    decode_plain: DecodePlain | None = None
 
     def headers_with(self, headers: Mapping[str, str]) -> dict[str, str]:
         """Return the dialect's own headers and those given, which win; a bearer key also goes where the dialect looks.

@@ -22,6 +22,11 @@ class LineDecoder:
         self._tail += last
         return [Event(b"", line) for line in lines if line.strip()]
 
+    @property
+    def idle(self) -> bool:
+        """Whether the next byte begins a line."""
+        return not self._tail
+
     def flush(self) -> Event | None:
         """Return the line left without its end, None when there is none."""
         line, self._tail = bytes(self._tail), bytearray()

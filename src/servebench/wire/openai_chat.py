@@ -1,7 +1,7 @@
 """Know the chat-completions dialect: `choices[].delta` in events, `choices[].message` in whole answers."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -10,6 +10,7 @@ from servebench.wire.dialect import CONTENT, FINISH, OTHER, REASONING, REFUSAL, 
 from servebench.wire.endpoint import Called, Endpoint, ParamValue
 from servebench.wire.lenient import join_parts
 from servebench.wire.openai import LogProbs, Said, UsageFields, body_decoder, event_decoder, joined, write_body
+from servebench.wire.plain import NothingListed, SomeText
 
 
 class _Function(msgspec.Struct, gc=False):
@@ -121,6 +122,35 @@ def _repair(value: dict[str, Any]) -> None:
                     said[part] = join_parts(said.get(part))
 
 
+class _PlainDelta(msgspec.Struct, gc=False):
+    content: SomeText
+    reasoning_content: None = None
+    reasoning: None = None
+    refusal: None = None
+    tool_calls: NothingListed = None
+    function_call: None = None
+
+
+class _PlainChoice(msgspec.Struct, gc=False):
+    delta: _PlainDelta
+    index: Literal[0] = 0
+    finish_reason: None = None
+    logprobs: None = None
+
+
+class _PlainChat(msgspec.Struct, gc=False):
+    choices: tuple[_PlainChoice]
+    usage: None = None
+    error: None = None
+
+
+_plain = msgspec.json.Decoder(_PlainChat).decode
+
+
+def _decode_plain(payload: bytes) -> str:
+    return _plain(payload).choices[0].delta.content
+
+
 decode_event = event_decoder(_Chat, _repair, _classify, _calls)
 
 OPENAI_CHAT = Endpoint(
@@ -129,4 +159,5 @@ OPENAI_CHAT = Endpoint(
     body=body,
     decode_event=decode_event,
     decode_body=body_decoder(decode_event),
+    decode_plain=_decode_plain,
 )

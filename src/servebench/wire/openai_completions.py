@@ -1,7 +1,7 @@
 """Know the text-completions dialect: `choices[].text` in events as in whole answers."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -10,6 +10,7 @@ from servebench.wire.dialect import CONTENT, FINISH, OTHER, REASONING, listed, p
 from servebench.wire.endpoint import Endpoint, ParamValue
 from servebench.wire.lenient import join_parts
 from servebench.wire.openai import LogProbs, Said, UsageFields, body_decoder, event_decoder, write_body
+from servebench.wire.plain import SomeText
 
 
 class _Choice(msgspec.Struct, gc=False):
@@ -55,6 +56,27 @@ def _repair(value: dict[str, Any]) -> None:
             choice["text"] = join_parts(choice.get("text"))
 
 
+class _PlainChoice(msgspec.Struct, gc=False):
+    text: SomeText
+    index: Literal[0] = 0
+    finish_reason: None = None
+    reasoning: None = None
+    logprobs: None = None
+
+
+class _PlainCompletion(msgspec.Struct, gc=False):
+    choices: tuple[_PlainChoice]
+    usage: None = None
+    error: None = None
+
+
+_plain = msgspec.json.Decoder(_PlainCompletion).decode
+
+
+def _decode_plain(payload: bytes) -> str:
+    return _plain(payload).choices[0].text
+
+
 decode_event = event_decoder(_Completion, _repair, _classify)
 
 OPENAI_COMPLETIONS = Endpoint(
@@ -63,4 +85,5 @@ OPENAI_COMPLETIONS = Endpoint(
     body=body,
     decode_event=decode_event,
     decode_body=body_decoder(decode_event),
+    decode_plain=_decode_plain,
 )

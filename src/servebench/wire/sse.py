@@ -52,6 +52,11 @@ class EventDecoder:
             self._lines(text, events)
         return events
 
+    @property
+    def idle(self) -> bool:
+        """Whether the next byte begins an event."""
+        return self._started and self._idle and not self._after_cr
+
     def flush(self) -> Event | None:
         """Return the event left without its blank line at the end of the body, None when there is none.
 

@@ -4,6 +4,8 @@ The order of work per read is: framing (http), content coding and form of the bo
 (endpoint), account. Nothing here waits or looks at a clock; stamps come with the bytes.
 """
 
+from collections import deque
+
 from servebench.core.outcomes import Outcome
 from servebench.core.records import Answer
 from servebench.wire.account import Account
@@ -12,6 +14,7 @@ from servebench.wire.endpoint import Endpoint
 from servebench.wire.http import ResponseParser
 from servebench.wire.lenient import clip, excerpt
 from servebench.wire.outcome import End, Facts, Ruling, judge
+from servebench.wire.plain import CHUNK_END, DecodePlain, take_plain
 
 __all__ = ["End", "Timeline"]
 
@@ -22,6 +25,9 @@ _INT32_MAX = 2**31 - 1
 _MANY_BYTES = 4 << 20
 """Bytes after which the number of events is looked at; too many cannot be in fewer, unless a coding packs them."""
 
+_LONGEST_PAUSE = 64
+"""Most reads that go without a look for plain ones, after such looks in vain: 1, 2, 4, ..."""
+
 
 class Timeline:
     """Follow one response: `feed` every read, then `finish` once.
@@ -31,12 +37,26 @@ class Timeline:
     end the answer.
     """
 
-    __slots__ = ("_account", "_body", "_http", "end_mark", "headers_ns", "response_bytes")
+    __slots__ = (
+        "_account",
+        "_body",
+        "_decode_plain",
+        "_http",
+        "_pause",
+        "_plain_next",
+        "_wait",
+        "end_mark",
+        "headers_ns",
+        "response_bytes",
+    )
 
     def __init__(self, endpoint: Endpoint, *, stream: bool = True, keep_text: bool = False) -> None:
         self._http = ResponseParser()
         self._account = Account(endpoint, keep_text=keep_text)
         self._body = Body(endpoint, self._account, stream=stream)
+        self._decode_plain: DecodePlain | None = endpoint.decode_plain
+        self._plain_next = False
+        self._pause = self._wait = 0
         self.end_mark = endpoint.end_mark
         self.headers_ns: int | None = None
         self.response_bytes = 0
@@ -117,6 +137,39 @@ class Timeline:
             account.bound()
         if http.complete and not was_complete:
             self._body.end()
+        if self._wait:
+            self._wait -= 1
+        elif self._decode_plain is not None:
+            self._plain_next = self._may_be_plain(data, parts)
+
+    def feed_plain(self, reads: deque[tuple[bytes, int, int]]) -> int:
+        """Take the reads on the left that are of the common sort, as `feed` would; return how many. Some may stay.
+
+        After a return of 0 the next read is for `feed`.
+        """
+        if not self._plain_next or self._decode_plain is None:
+            return 0
+        account, run = self._account, take_plain(reads, self._decode_plain)
+        if not run.reads:
+            # Look less often for plain events in an answer of other ones.
+            self._pause = self._wait = min(2 * self._pause + 1, _LONGEST_PAUSE)
+            self._plain_next = False
+            return 0
+        self._pause = 0
+        account.add_plain(run)
+        self.response_bytes += run.size
+        if self.response_bytes > _MANY_BYTES:
+            account.bound()
+            self._plain_next = not account.closed
+        return run.reads
+
+    def _may_be_plain(self, data: bytes, parts: list[bytes]) -> bool:
+        """Whether the next read begins where a chunk and an event do, and a plain event is nothing new.
+
+        The last bytes of the body are two LF and what follows them is no body: there a chunk has ended.
+        """
+        ended = data.endswith(CHUNK_END) and bool(parts) and parts[-1].endswith(b"\n\n")
+        return ended and self._body.between_events and self._account.under_way
 
     def finish(self, end: End, now_ns: int, detail: str | None = None, error_class: str | None = None) -> Answer:
         """Return what the response said, now that reading stopped for the reason `end`; the last call on a timeline.

@@ -1,6 +1,7 @@
 """How one response ends, told by hand-made responses of few bytes; times are small whole numbers."""
 
 import gzip
+from collections import deque
 
 import pytest
 
@@ -392,3 +393,27 @@ def test_a_choice_that_the_column_cannot_hold_is_counted_under_the_nearest(index
     chunks = told(HEAD, TOKEN.replace(b'"index":0', b'"index":' + index)).finish(End.EOF, 9).chunks
     assert chunks is not None
     assert chunks.choice.tolist() == [kept]
+
+
+def test_common_reads_are_taken_together_and_the_first_other_one_is_left() -> None:
+    named = b'data: {"model":"m","choices":[{"index":0,"delta":{"content":"a"}}]}\n\n'
+    timeline = told(CHUNKED, chunk(named))
+    waiting = deque((read, 200 + 10 * n, n) for n, read in enumerate([chunk(TOKEN)] * 2 + [chunk(TOKEN) * 3]))
+    waiting.append((chunk(FINISH), 300, 9))
+    assert timeline.feed_plain(waiting) == 3
+    assert [read[0] for read in waiting] == [chunk(FINISH)]
+    assert timeline.feed_plain(waiting) == 0
+    timeline.feed(*waiting.popleft())
+    answer = timeline.finish(End.CANCELLED, 999)
+    assert answer.chunks is not None
+    assert answer.chunks.ns.tolist() == [110, 200, 210, 220, 220, 220, 300]
+    assert answer.chunks.read.tolist() == [1, 2, 3, 4, 4, 4, 5]
+    assert answer.chunks.delay_ns.tolist() == [3, 0, 1, 2, 2, 2, 9]
+    assert answer.text == "aaaaaa"
+    assert timeline.response_bytes == sum(map(len, [CHUNKED, chunk(named), chunk(TOKEN) * 5, chunk(FINISH)]))
+
+
+def test_before_the_first_token_and_inside_a_chunk_no_read_is_common() -> None:
+    fresh, inside = told(CHUNKED), told(CHUNKED, chunk(TOKEN), chunk(TOKEN)[:9])
+    for timeline in (fresh, inside):
+        assert timeline.feed_plain(deque([(chunk(TOKEN), 200, 0)])) == 0

@@ -182,10 +182,11 @@ class Flight:
     def parse(self, until_ns: int) -> bool:
         """Parse the kept reads in order (called by the queue)."""
         reads = self._reads
-        feed = self._timeline.feed
+        timeline = self._timeline
         try:
             while reads:
-                feed(*reads.popleft())
+                if not timeline.feed_plain(reads):
+                    timeline.feed(*reads.popleft())
                 if reads and time.monotonic_ns() >= until_ns:
                     return False
             self._unparsed = 0
