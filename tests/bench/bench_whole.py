@@ -1,10 +1,15 @@
-"""What a whole run costs per streamed token: command, master, worker, recorder, Parquet, merge; beside the C floor.
+"""What a whole run costs per streamed token: command, master, worker, recorder, Parquet, merge; beside the floors.
 
-    python -m tests.bench.bench_whole [--rate 50] [--tokens 256] [--rounds 3]
+    python -m tests.bench.bench_whole [--rounds 3] [CASE ...]
 
-Server: floor/mockserver.c, 50 ms to the first token, 20 ms per token: `rate` x 5.2 s streams are open, 256 at 50/s.
-Both clients run the same open load twice, short and long; the marginal CPU of the whole process tree per token is what
-the additional tokens cost, so start-up is out of it (it is printed apart). Errors are against the server's log.
+Server: floor/mockserver.c, 50 ms to the first token, 20 ms per token (u: as fast as sockets take them); the number says
+how many streams. p, s and u are closed loads of that many users, in waves of one answer each, s with all streams in
+step; o is an open load at a constant rate that keeps about that many streams open. `floor-py` (floor_py.py epoll-kts)
+and `floor-c` read the same load, one after the other with the whole run; an open load only floor-c can.
+
+Every client runs a short and a long load; the marginal CPU of the whole process tree per token is what the additional
+tokens cost. What is left of the short run is start-up and end, printed apart. The parts: worker, master, and command,
+which is merge, verdict and the command itself. Errors are against the server's log. Ratios are of medians.
 """
 
 import argparse
@@ -13,73 +18,122 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
-from functools import partial
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow.parquet as pq
 from tests.bench.bench_transport import FLOOR, ROOT, Run, build, errors, free_port, serve, timed
+from tests.bench.tree import Usage, run_tree
 
-SHORT_S, LONG_S = 4, 14
+TOKENS = 256
 TOKEN_KINDS = ("content",)
 
 
-class Cost(NamedTuple):
-    """CPU seconds of a short and a long run, and what they streamed."""
+class Load(NamedTuple):
+    """`short` and `long` requests by `users` who wait, or at `rate` a second."""
 
-    short_s: float
-    long_s: float
-    tokens: int
+    short: int
+    long: int
+    users: int | None = None
+    rate: float | None = None
+    itl_ms: float = 20
+    step: bool = False
 
     @property
-    def marginal_us(self) -> float:
-        """CPU per additional token."""
-        return (self.long_s - self.short_s) * 1e6 / self.tokens
+    def tokens(self) -> int:
+        """What the long load streams more than the short one."""
+        return (self.long - self.short) * TOKENS
+
+    @property
+    def yaml(self) -> str:
+        """The load of a workload file; {requests} is to be filled in."""
+        if self.users is not None:
+            return f"{{kind: closed, users: {self.users}, requests: %d}}"
+        return (
+            "{kind: open, arrivals: {process: constant}, "
+            f"phases: [{{name: steady, shape: steady, rate_per_s: {self.rate}, requests: %d}}]}}"
+        )
 
 
-def requests_of(seconds: int, rate: float) -> int:
-    """Return how many requests a constant rate plans."""
-    return int(seconds * rate)
+CASES = {
+    "p256": Load(256, 768, users=256),
+    "p512": Load(512, 1536, users=512),
+    "u256": Load(256, 2560, users=256, itl_ms=0),
+    "s512": Load(512, 1536, users=512, step=True),
+    "o256": Load(200, 700, rate=50),
+    "o800": Load(600, 2000, rate=154),
+}
+USUAL = ("p256", "p512", "u256")
 
 
-def run_floor(binary: Path, folder: Path, port: int, *, rate: float, tokens: int, seconds: int) -> float:
-    """Run the C floor open loop; return its CPU seconds."""
-    number = requests_of(seconds, rate)
-    command = [str(binary), str(port), str(number), str(number), str(tokens), "", str(rate)]
-    return timed(command, folder)[0]
+class Bench(NamedTuple):
+    """What is built, and where."""
+
+    folder: Path
+    server: Path
+    floor_c: Path
+
+    @property
+    def log(self) -> Path:
+        """The server's log of the newest load."""
+        return self.folder / "truth.bin"
 
 
-def run_servebench(out: Path, port: int, *, rate: float, tokens: int, seconds: int) -> tuple[float, Path]:
-    """Run the command with one worker; return the CPU seconds of its whole tree and its run folder."""
-    (out / "bench.yaml").write_text(
+def run_floor_c(bench: Bench, load: Load, port: int, requests: int) -> Usage:
+    """Run the C floor."""
+    streams = load.users or requests
+    command = [str(bench.floor_c), str(port), str(streams), str(requests), str(TOKENS), ""]
+    command += [str(load.rate)] if load.rate is not None else []
+    return Usage(timed(command, bench.folder)[0], {}, None)
+
+
+def run_floor_py(bench: Bench, load: Load, port: int, requests: int) -> Usage:
+    """Run the bare Python loop."""
+    command = [sys.executable, str(FLOOR / "floor_py.py"), "epoll-kts", str(port), str(load.users), str(requests)]
+    return Usage(timed([*command, str(TOKENS), str(bench.folder / "floor.bin"), "events"], bench.folder)[0], {}, None)
+
+
+def run_servebench(bench: Bench, load: Load, port: int, requests: int) -> Usage:
+    """Run the command with one worker."""
+    file = bench.folder / "bench.yaml"
+    file.write_text(
         f"""\
 name: bench
 seed: 1
 target: {{endpoint: openai-chat, model: mock}}
-prompts: {{source: {{kind: mt-bench}}, output_tokens: {{from: fixed, tokens: {tokens}}}}}
-load:
-  kind: open
-  arrivals: {{process: constant}}
-  phases: [{{name: steady, shape: steady, rate_per_s: {rate}, duration: {seconds}s}}]
+prompts: {{source: {{kind: mt-bench}}, output_tokens: {{from: fixed, tokens: {TOKENS}}}}}
+load: {load.yaml % requests}
 """,
         encoding="utf-8",
     )
-    command = [sys.executable, "-m", "servebench.cli", "run", str(out / "bench.yaml")]
-    command += ["--url", f"http://127.0.0.1:{port}", "--workers", "1", "--out", str(out / "runs"), "--no-report"]
-    before = os.times()
-    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300, check=False)
-    after = os.times()
-    assert done.returncode in {0, 3}, done.stderr
-    used = after.children_user + after.children_system - before.children_user - before.children_system
-    folders = sorted(path for path in (out / "runs").iterdir() if not path.name.startswith("."))
-    return used, folders[-1]
+    command = [sys.executable, "-m", "servebench.cli", "run", str(file), "--url", f"http://127.0.0.1:{port}"]
+    command += ["--workers", "1", "--out", str(bench.folder / "runs"), "--no-report"]
+    log = bench.folder / "servebench.log"
+    code, usage = run_tree(command, env={**os.environ, "PYTHONPATH": str(ROOT / "src")}, log=log)
+    assert code in {0, 3}, log.read_text()
+    return usage
+
+
+CLIENTS: dict[str, Callable[[Bench, Load, int, int], Usage]] = {
+    "floor-c": run_floor_c,
+    "floor-py": run_floor_py,
+    "servebench": run_servebench,
+}
+
+
+def newest_run(bench: Bench) -> Path:
+    """Return the run folder made last."""
+    return max(path for path in (bench.folder / "runs").iterdir() if not path.name.startswith("."))
 
 
 def as_run(folder: Path) -> tuple[Run, dict[str, float]]:
-    """Return the rows of a run as the error measure wants them, and what the client said of itself."""
+    """Return the rows of a run as the error measure wants them, and what the client said of itself.
+
+    `hub_over_idle_p99_ms` is the median over seconds of the hub's lag, over its level before the load; `hub_worst_ms`
+    is the p99 of the worst second. Dispatch lags are there for an open load.
+    """
     epoch = json.loads((folder / "run.json").read_bytes())["epoch_monotonic_ns"]
     run = Run(0.0, {}, {}, {}, {})
     lags = []
@@ -89,71 +143,108 @@ def as_run(folder: Path) -> tuple[Run, dict[str, float]]:
         run.sent_ns[row["request_id"]] = row["sent_ns"] + epoch
         run.tokens_ns[row["request_id"]] = [ns + epoch for ns, kind in stamps if kind in TOKEN_KINDS]
         run.reads[row["request_id"]] = row["chunk_read"]
-        lags.append((row["dispatched_ns"] - row["intended_ns"]) / 1e6)
+        if row["intended_ns"] is not None:
+            lags.append((row["dispatched_ns"] - row["intended_ns"]) / 1e6)
     assert run.tokens_ns, "the run is empty"
     health = pq.read_table(folder / "health").to_pandas()
-    own = {
-        "dispatch_lag_p50_ms": float(np.percentile(lags, 50)),
-        "dispatch_lag_p99_ms": float(np.percentile(lags, 99)),
-        "hub_lag_p99_ms": float(health["hub_lag_p99_ns"].median()) / 1e6,
-        "worker_cpu": float(health["cpu_share"].median()),
-        "worker_rss_mib": float(health["rss_bytes"].max()) / 2**20,
-    }
+    loaded = health[health["inflight"] > 0]
+    over_idle = (loaded["hub_lag_p99_ns"] - loaded["hub_lag_idle_ns"]) / 1e6
+    own = {f"dispatch_p{q}_ms": float(np.percentile(lags, q)) for q in (50, 99) if lags}
+    own |= {"hub_over_idle_p99_ms": float(over_idle.median()), "hub_worst_ms": float(over_idle.max())}
+    own |= {"worker_cpu": float(loaded["cpu_share"].median()), "spoiled_s": float(loaded["spoiled"].sum())}
     return run, own
 
 
-def served(server: Path, log: Path, client: Callable[[int], Any]) -> Any:  # noqa: ANN401 - what the client returns
+def served(bench: Bench, load: Load, client: str, requests: int) -> Usage:
     """Run a client against a fresh server on a free port."""
     port = free_port()
-    process = serve(server, port, log)
+    process = serve(bench.server, port, bench.log, load.itl_ms, step=load.step)
     try:
-        return client(port)
+        return CLIENTS[client](bench, load, port, requests)
     finally:
         process.terminate()
         process.communicate()
 
 
-def show(cost: Cost, run_folder: Path, log: Path) -> None:
-    """Print what a whole run cost and how right it was."""
-    run, own = as_run(run_folder)
-    off = errors(run, log)
-    print(
-        f"servebench  {cost.marginal_us:6.2f} us/token   start-up and end {cost.short_s:.1f} s CPU   "
-        f"gap error {off['gap_50']:.1f} / {off['gap_99']:.1f} us   "
-        f"ttft error {off['ttft_50']:.0f} / {off['ttft_99']:.0f} us   "
+class Cost(NamedTuple):
+    """What one client's two runs say: us of CPU per additional token, and CPU seconds that the short run took beside.
+
+    `parts` has both for each part of servebench.
+    """
+
+    token_us: float
+    start_s: float
+    parts: dict[str, tuple[float, float]]
+
+
+def cost_of(load: Load, short: Usage, long: Usage) -> Cost:
+    """Return the cost of a load by its short and its long run."""
+
+    def both(least: float, most: float) -> tuple[float, float]:
+        a_token = (most - least) / load.tokens
+        return a_token * 1e6, least - a_token * load.short * TOKENS
+
+    parts = {name: both(short.parts_s[name], long.parts_s[name]) for name in long.parts_s}
+    return Cost(*both(short.cpu_s, long.cpu_s), parts)
+
+
+def measure(bench: Bench, name: str, rounds: int) -> None:
+    """Alternate the clients, print a row for each run, and the medians."""
+    load = CASES[name]
+    clients = [client for client in CLIENTS if load.users is not None or client != "floor-py"]
+    costs: dict[str, list[Cost]] = {client: [] for client in clients}
+    for _ in range(rounds):
+        for client in clients:
+            short, long = (served(bench, load, client, requests) for requests in (load.short, load.long))
+            costs[client].append(cost_of(load, short, long))
+            print(f"{name} {client:<11}{costs[client][-1].token_us:6.2f} us/token", end="", flush=True)
+            print(f"   {said(bench, long)}" if client == "servebench" else "", flush=True)
+    print(f"{name}: {summary(costs)}", flush=True)
+
+
+def said(bench: Bench, usage: Usage) -> str:
+    """Return how right the newest run was, and what the client said of itself."""
+    run, own = as_run(newest_run(bench))
+    off = errors(run, bench.log)
+    return (
+        f"{off['tokens_per_s']:,.0f} tok/s   gap error {off['gap_50']:.1f} / {off['gap_99']:.1f} us, "
+        f"alone {off['alone_99']:.1f}   ttft error {off['ttft_50']:.0f} / {off['ttft_99']:.0f} us   "
+        f"worker {usage.worker_pss_mib or float('nan'):.0f} MiB   "
         + "  ".join(f"{key} {value:.3g}" for key, value in own.items())
     )
 
 
+def summary(costs: dict[str, list[Cost]]) -> str:
+    """Return medians, ratios to the floors, and what each part costs."""
+    medians = {client: float(np.median([cost.token_us for cost in found])) for client, found in costs.items()}
+    ours = costs["servebench"]
+    ratios = ", ".join(
+        f"{medians['servebench'] / us:.2f} x {client}" for client, us in medians.items() if client != "servebench"
+    )
+    parts = ", ".join(
+        f"{part} {_median(ours, part, 0):.1f} us ({_median(ours, part, 1):.1f} s)" for part in ours[0].parts
+    )
+    start = float(np.median([cost.start_s for cost in ours]))
+    return f"{medians['servebench']:.1f} us/token = {ratios}; start and end {start:.1f} s; {parts}"
+
+
+def _median(costs: Sequence[Cost], part: str, which: int) -> float:
+    return float(np.median([cost.parts[part][which] for cost in costs]))
+
+
 def main() -> None:
-    """Alternate the floor and whole runs; print a row for each and the ratio of their medians."""
+    """Measure the cases named, or the usual ones."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rate", type=float, default=50.0)
-    parser.add_argument("--tokens", type=int, default=256)
+    parser.add_argument("names", nargs="*", choices=[[], *CASES], metavar="CASE")
     parser.add_argument("--rounds", type=int, default=3)
     given = parser.parse_args()
-    rate, tokens = given.rate, given.tokens
-    extra = (requests_of(LONG_S, rate) - requests_of(SHORT_S, rate)) * tokens
-    floor_us, whole_us = [], []
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        server, log, floor = build(folder), folder / "truth.bin", folder / "floor"
-        subprocess.run(["gcc", "-O2", "-o", str(floor), str(FLOOR / "floor.c")], check=True)
-        for _ in range(given.rounds):
-            short, long = (
-                served(server, log, partial(run_floor, floor, folder, rate=rate, tokens=tokens, seconds=seconds))
-                for seconds in (SHORT_S, LONG_S)
-            )
-            floor_us.append(Cost(short, long, extra).marginal_us)
-            print(f"floor-c     {floor_us[-1]:6.2f} us/token")
-            (short, _), (long, run_folder) = (
-                served(server, log, partial(run_servebench, folder, rate=rate, tokens=tokens, seconds=seconds))
-                for seconds in (SHORT_S, LONG_S)
-            )
-            cost = Cost(short, long, extra)
-            whole_us.append(cost.marginal_us)
-            show(cost, run_folder, log)
-    print(f"whole tree, marginal: {np.median(whole_us) / np.median(floor_us):.2f} x floor-c")
+        bench = Bench(folder, build(folder), folder / "floor")
+        subprocess.run(["gcc", "-O2", "-o", str(bench.floor_c), str(FLOOR / "floor.c")], check=True)
+        print(f"load average {os.getloadavg()[0]:.1f}")
+        for label in given.names or USUAL:
+            measure(bench, label, given.rounds)
 
 
 if __name__ == "__main__":
