@@ -101,7 +101,7 @@ def workload(phases: Sequence[Phase], objectives: Sequence[Objective] = (), name
     return Workload(
         name=name,
         seed=7,
-        target=Target(model="tiny", declared={"engine": "sim"}, cache="cold"),
+        target=Target(model="tiny", declared={"engine": "sim"}),
         prompts=Prompts(sources=(PromptSource(kind="mt-bench", path="builtin:mt-bench"),)),
         arrivals=Arrivals(),
         phases=tuple(phases),

@@ -1,14 +1,17 @@
 """What a plan says of the prefix cache is what an engine with one reports: trace blocks, sessions, cold and warm."""
 
+import json
 import os
 import signal
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import pytest
+from tests.servers.simulator import StartSim, sim_starter
 
 from servebench.workload.load import load_workload
 from servebench.workload.prompts import PromptSet
@@ -65,6 +68,42 @@ load:
 """
 
 
+SHARED = """\
+name: shared
+target: {cache: {state: shared_prefix, share: 60%}}
+prompts:
+  source: {kind: mt-bench}
+  input_tokens: {from: fixed, tokens: 900}
+  output_tokens: {from: fixed, tokens: 4}
+load: {kind: open, phases: [{name: main, shape: steady, rate_per_s: 15, duration: 3s}]}
+"""
+
+
+def test_a_shared_prefix_comes_from_the_cache_as_the_servers_own_log_has_it(
+    tmp_path: Path, start_sim: StartSim
+) -> None:
+    sim = start_sim()
+    cached_by_phase(tmp_path, f"http://127.0.0.1:{sim.port}", SHARED, str(tmp_path / "runs"))
+    claim = claim_of(only(tmp_path / "runs"))
+    truth = [record for record in sim.stop() if record.prompt_tokens and record.cached_tokens is not None]
+    known = sum(record.cached_tokens or 0 for record in truth) / sum(record.prompt_tokens or 0 for record in truth)
+    assert claim["state"] == "holds"
+    assert claim["cached"] == pytest.approx(known, abs=0.001)
+    assert 0.5 < known < 0.7
+
+
+def only(folder: Path) -> Path:
+    """Return the one run in a folder."""
+    (found,) = folder.iterdir()
+    return found
+
+
+@pytest.fixture
+def start_sim(tmp_path: Path) -> Iterator[StartSim]:
+    with sim_starter(tmp_path) as start:
+        yield start
+
+
 def command(*arguments: str) -> list[str]:
     return [sys.executable, "-m", "servebench.cli", *arguments]
 
@@ -84,6 +123,14 @@ def url() -> Iterator[str]:
         assert line.startswith("listening ")
         yield line.split()[1]
         process.send_signal(signal.SIGTERM)
+
+
+def claim_of(run: Path) -> dict[str, Any]:
+    """Return what became of the claim; its sentence, where it has one, stands in the verdict."""
+    claim: dict[str, Any] = json.loads((run / "summary.json").read_bytes())["cache"]
+    reasons = json.loads((run / "run.json").read_bytes())["verdict"]["reasons"]
+    assert [text for text in reasons if "claimed" in text] == ([claim["sentence"]] if claim["sentence"] else [])
+    return claim
 
 
 def cached_by_phase(folder: Path, url: str, text: str, out: str) -> dict[str, float]:
@@ -126,6 +173,8 @@ def test_after_a_warm_pass_the_server_knows_every_prompt(tmp_path: Path, url: st
     assert planned_by_phase(tmp_path) == {"cache-warmup": 0.0, "main": 1.0}
     assert cached["cache-warmup"] < 0.02
     assert cached["main"] > 0.95
+    claim = claim_of(only(tmp_path / "runs"))
+    assert (claim["claim"], claim["state"], claim["basis"]) == ("warm", "holds", "answers")
 
 
 def test_a_cold_run_finds_nothing_of_the_run_before_it(tmp_path: Path, url: str) -> None:
@@ -133,3 +182,17 @@ def test_a_cold_run_finds_nothing_of_the_run_before_it(tmp_path: Path, url: str)
         cached = cached_by_phase(tmp_path, url, COLD, str(tmp_path / f"runs-{number}"))
         assert cached["first"] < 0.02
         assert cached["again"] > 0.95
+        run = only(tmp_path / f"runs-{number}")
+        claim = claim_of(run)
+        # It was cold, and knew every prompt when the second phase sent them all again.
+        assert (claim["state"], round(claim["sent_before"], 2)) == ("repeated", 0.5)
+        assert json.loads((run / "run.json").read_bytes())["observed"]["cache_salt"].startswith("[")
+
+
+@pytest.mark.parametrize("text", [WARM, SHARED], ids=["warm", "shared"])
+def test_a_claim_is_held_to_what_an_engine_without_a_cache_says(tmp_path: Path, start_sim: StartSim, text: str) -> None:
+    sim = start_sim("--set", "prefix_cache=false")
+    cached_by_phase(tmp_path, f"http://127.0.0.1:{sim.port}", text, str(tmp_path / "runs"))
+    claim = claim_of(only(tmp_path / "runs"))
+    assert not sum(record.cached_tokens or 0 for record in sim.stop())
+    assert (claim["state"], claim["cached"]) == ("broken", 0)

@@ -11,6 +11,7 @@ import numpy as np
 
 from servebench.analysis.acceptance import Acceptance, acceptance
 from servebench.analysis.accounting import Accounting, RowKeys, account
+from servebench.analysis.cache_claim import CacheClaim, cache_claim
 from servebench.analysis.columns import words
 from servebench.analysis.counts import (
     Counts,
@@ -65,6 +66,7 @@ class Digest:
     model: str | None
     findings: Findings
     acceptance: Acceptance
+    cache: CacheClaim | None
     server: ServerSide
     standouts: tuple[str, ...]
 
@@ -97,6 +99,7 @@ def digest(run: RunData) -> Digest:
     phases = count_phases(run, books)
     counts = count_measured(run, phases)
     results, findings, server, accepted = _objectives(run), find(run), server_side(run), acceptance(run)
+    claim = cache_claim(run, server.telemetry)
     facts = Facts(
         engine=run.manifest.engine,
         stop_cause=run.manifest.stop_cause,
@@ -105,7 +108,7 @@ def digest(run: RunData) -> Digest:
         ok=counts.ok,
         impossible=formulas.impossible_spans(take(run.columns, run.measured)),
         objectives=overall(results),
-        marks=(*findings.marks, *accepted.marks),
+        marks=(*findings.marks, *accepted.marks, *(claim.marks if claim is not None else ())),
         phases=tuple(_phase_facts(run, run.health, phase) for phase in phases if phase.measured),
     )
     table, points = percentile_table(run), curve(run)
@@ -131,6 +134,7 @@ def digest(run: RunData) -> Digest:
         token_source=source,
         model=_most(run, "model"),
         findings=findings,
+        cache=claim,
         server=server,
         acceptance=accepted,
         standouts=(*accepted.sentences, *findings.sentences[:MOST_FINDINGS], *server.sentences, *stand_out(scene))[

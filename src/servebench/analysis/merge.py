@@ -140,6 +140,7 @@ def summary_json(found: Digest) -> bytes:
             "levels": [item.record() for item in found.acceptance.levels],
             "reasons": [item._asdict() for item in found.acceptance.reasons],
         },
+        "cache": None if found.cache is None else found.cache.record(),
         "findings": _findings(found.findings),
         "time_split": found.server.records(),
         "standouts": list(found.standouts),

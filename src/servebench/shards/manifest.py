@@ -126,6 +126,8 @@ class Manifest(msgspec.Struct, kw_only=True):
     planned_total: int | None = None
     plan_notes: dict[str, int] = {}
     """Counts of what planning clipped or dropped, by reason."""
+    plan_reuse: dict[str, float] = {}
+    """By phase: share of the planned prompt tokens that the run had sent before; empty without a cache claim."""
     rows: int | None = None
     lost: list[tuple[int, int]] = []
     lost_detail: list[LostRange] = []

@@ -22,6 +22,7 @@ from servebench.workload.model import (
     Workload,
 )
 from servebench.workload.objectives import objectives_of
+from servebench.workload.phase_names import CACHE_WARMUP
 from servebench.workload.places import Place, Wrong, checked
 from servebench.workload.processes import law_of
 from servebench.workload.resolve_checks import checks_of_spec
@@ -36,7 +37,6 @@ from servebench.workload.spec import (
 from servebench.workload.spec_load import AnyPhase, ClosedLoad, DiurnalPhase, OpenLoad, ReplayPhase
 from servebench.workload.spec_requests import RequestsSpec
 
-WARM_PHASE = "cache-warmup"
 QUICK_PROMPTS = ("mt-bench", "self-instruct")
 
 
@@ -56,8 +56,9 @@ def resolve(spec: WorkloadSpec, folder: Path) -> tuple[Workload | None, list[Wro
     if isinstance(cache, SharedPrefixCache):
         prompts = msgspec.structs.replace(prompts, shared_share=cache.share)
     if isinstance(cache, WarmCache):
-        if any(phase.name == WARM_PHASE for phase in phases):
-            files.wrongs.append(Wrong(("target", "cache"), f'"{WARM_PHASE}" is its phase; no other may have that name'))
+        if any(phase.name == CACHE_WARMUP for phase in phases):
+            text = f'"{CACHE_WARMUP}" is its phase; no other may have that name'
+            files.wrongs.append(Wrong(("target", "cache"), text))
         phases = (_warm_pass(cache), *phases)
     wrongs = [*files.wrongs, *prompts_against_phases(prompts, phases)]
     if isinstance(load, OpenLoad):
@@ -159,7 +160,7 @@ def _phase(phase: AnyPhase, place: Place, files: Files) -> Phase:
 
 def _warm_pass(cache: WarmCache) -> Phase:
     return Phase(
-        name=WARM_PHASE,
+        name=CACHE_WARMUP,
         shape="warm",
         duration_ns=cache.duration,
         measured=False,

@@ -13,7 +13,7 @@ from locust.exception import StopTest
 from locust.runners import STATE_MISSING, STATE_RUNNING, STATE_SPAWNING, MasterRunner
 
 from servebench import __version__
-from servebench.core.errors import HarnessError, InputError, ServebenchError
+from servebench.core.errors import HarnessError, ServebenchError
 from servebench.core.outcomes import ExitCode
 from servebench.core.target import parse_target, shown_argument
 from servebench.core.units import NS_PER_S
@@ -27,6 +27,8 @@ from servebench.loadgen.master.interactive import interactive_workload
 from servebench.loadgen.master.journal import Journal
 from servebench.loadgen.master.models import only_model
 from servebench.loadgen.master.orders import Order
+from servebench.loadgen.master.planning import cache_notes
+from servebench.loadgen.master.planning import planned as plan_of
 from servebench.loadgen.master.runbook import Runbook
 from servebench.loadgen.messages import (
     Alive,
@@ -51,7 +53,7 @@ from servebench.shards.manifest import Manifest, write_manifest
 from servebench.shards.schema import SCHEMA_VERSION
 from servebench.workload.codec import decode_workload, encode_workload, workload_hash
 from servebench.workload.model import Workload
-from servebench.workload.schedule import Schedule, plan
+from servebench.workload.schedule import Schedule
 
 log = logging.getLogger(__name__)
 
@@ -189,15 +191,13 @@ class MasterRole:
         url = self._url()
         target = parse_target(url)
         model = settings.model or workload.target.model or only_model(target, workload, settings.secrets)
-        schedule = plan(workload) if planned and workload.closed is None else None
-        if schedule is not None and not len(schedule):
-            msg = f"workload {workload.name} plans no request: raise a rate or a duration"
-            raise InputError(msg)
+        schedule, reuse = plan_of(workload) if planned and workload.closed is None else (None, {})
         now = datetime.datetime.now(datetime.UTC)
         run_id = new_run_id(now, settings.run_name or workload.name, new_token())
         folder = create_run_folder(settings.out, run_id)
         closed = workload.closed if planned else None
         manifest = self._manifest(run_id, now, workload, schedule, target.redacted)
+        manifest.plan_reuse = reuse
         if closed is not None:
             manifest.engine = "closed"
         write_manifest(folder.root, manifest)
@@ -265,7 +265,7 @@ class MasterRole:
             schedule_hash=schedule.schedule_hash if schedule is not None else None,
             target_url=target_url,
             declared=dict(workload.target.declared),
-            observed={"command": command, "collect": self._settings.collect},
+            observed={"command": command, "collect": self._settings.collect, **cache_notes(workload, run_id)},
             epoch_monotonic_ns=0,
             epoch_unix_ns=0,
             boot_id=boot_id(),
