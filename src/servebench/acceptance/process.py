@@ -9,6 +9,7 @@ import os
 import signal
 import socket
 import time
+from contextlib import suppress
 from types import FrameType
 
 from servebench.acceptance.given import Verdict, unchecked
@@ -18,7 +19,7 @@ from servebench.core.errors import ServebenchError
 from servebench.core.units import NS_PER_S, format_duration
 
 READ_BYTES = 1 << 16
-NICE = 5
+NICE = 10
 """Behind the worker, whose stamps come first."""
 _AGAIN_S = 0.05
 """Between two interruptions, for a function that swallowed the first."""
@@ -65,7 +66,8 @@ def serve(descriptor: int) -> None:
     os.dup2(2, 1)  # what a user's function prints must not reach the output of a command
     os.nice(NICE)
     timer, judge, splitter = Timer(), None, Splitter()
-    with socket.socket(fileno=descriptor) as line:
+    # A worker that is gone wants no answer any more.
+    with suppress(ConnectionError), socket.socket(fileno=descriptor) as line:
         line.setblocking(True)  # made together with the worker's end, which does not block
         while data := line.recv(READ_BYTES):
             for message in splitter.feed(data):

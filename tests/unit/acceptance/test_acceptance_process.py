@@ -14,8 +14,6 @@ from servebench.acceptance.given import Given
 from servebench.acceptance.letters import Finding, Opened, Opening, Question, Splitter, letter, opened
 from servebench.workload.checks import read_check
 
-pytest.importorskip("jsonschema_rs", reason="jsonschema_rs is not installed: make setup")
-
 
 class Talker:
     """The other side of a checking process: sends letters, reads them one by one."""

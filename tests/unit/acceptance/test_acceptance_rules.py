@@ -5,14 +5,11 @@ from typing import Any
 
 import pytest
 
+from servebench.acceptance.given import Given, Verdict
+from servebench.acceptance.judge import Judge
 from servebench.core.errors import SpecError
 from servebench.core.records import ToolCall
 from servebench.workload.checks import checks_json, read_check
-
-pytest.importorskip("jsonschema_rs", reason="jsonschema_rs is not installed: make setup")
-
-from servebench.acceptance.given import Given, Verdict
-from servebench.acceptance.judge import Judge
 
 NOWHERE = Path("/nonexistent")
 WEATHER = {

@@ -12,11 +12,8 @@ from tests.record_builders import EPOCH_NS, answer, record
 from servebench.core.errors import InputError
 from servebench.core.outcomes import CountedSource, Outcome, TokenSource
 from servebench.core.records import RequestRecord
-from servebench.workload.checks import checks_json, read_check
-
-pytest.importorskip("jsonschema_rs", reason="jsonschema_rs is not installed: make setup")
-
 from servebench.loadgen.worker.accepting import MAX_ENDS, AnswerChecker
+from servebench.workload.checks import checks_json, read_check
 
 LIMIT_S = 60
 

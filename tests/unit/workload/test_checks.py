@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import jsonschema_rs
 import pytest
 
 from servebench.core.errors import SpecError
@@ -94,7 +95,6 @@ def test_one_text_is_a_list_of_one() -> None:
 
 
 def test_the_json_schema_for_editors_takes_what_is_read_and_refuses_an_unknown_key() -> None:
-    jsonschema_rs = pytest.importorskip("jsonschema_rs", reason="jsonschema_rs is not installed: make setup")
     validator = jsonschema_rs.validator_for(check_json_schema())
     assert all(validator.is_valid(item) for item in CHECKS)
     assert not validator.is_valid({"contain": "x"})
@@ -144,7 +144,6 @@ def test_without_checks_nothing_is_asked(folder: Path) -> None:
 
 
 def test_faults_of_checks_are_told_with_their_lines(folder: Path) -> None:
-    pytest.importorskip("jsonschema_rs", reason="jsonschema_rs is not installed: make setup")
     text = GOOD + 'accept:\n  - contain: x\n  - regex: "("\n  - contains: ok\n'
     with pytest.raises(SpecError) as caught:
         parse_workload(text, "w.yaml", folder)
