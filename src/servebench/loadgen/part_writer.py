@@ -1,5 +1,6 @@
 """Know how parts reach the disk without stalling the hub: one native thread, in order, from a bounded queue."""
 
+import time
 from collections import deque
 from collections.abc import Callable
 
@@ -16,12 +17,14 @@ class PartWriter:
     """The queue of one kind of part; all its methods are for greenlets of one hub.
 
     `failure` is the first thing that went wrong, None while all is well; later parts are still tried. `parts` are those
-    that have their name, in order.
+    that have their name, in order. `begun_ns` is when the part that is being written was begun (monotonic), None while
+    nothing waits.
     """
 
     def __init__(self, max_pending: int = MAX_PENDING) -> None:
         self.failure: HarnessError | None = None
         self.parts: list[WrittenPart] = []
+        self.begun_ns: int | None = None
         self._max_pending = max_pending
         self._jobs: deque[Callable[[], WrittenPart]] = deque()
         self._pool = ThreadPool(1)
@@ -37,6 +40,7 @@ class PartWriter:
         self._jobs.append(job)
         # ThreadPool.spawn waits for a free thread, so a greenlet of our own waits, never the one that submits.
         if self._drainer is None:
+            self.begun_ns = time.monotonic_ns()
             self._drainer = gevent.spawn(self._drain)
 
     def close(self) -> None:
@@ -53,13 +57,14 @@ class PartWriter:
         while self._jobs:
             result = self._pool.apply(_attempt, (self._jobs[0],))
             self._jobs.popleft()
+            self.begun_ns = time.monotonic_ns()
             if isinstance(result, WrittenPart):
                 self.parts.append(result)
             elif isinstance(result, HarnessError):
                 self.fail(result)
             else:
                 self.fail(HarnessError(f"a part was neither written nor refused ({result!r}); its rows are lost"))
-        self._drainer = None
+        self._drainer = self.begun_ns = None
 
 
 def _attempt(job: Callable[[], WrittenPart]) -> WrittenPart | HarnessError:

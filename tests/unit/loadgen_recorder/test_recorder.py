@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+import time
 from functools import partial
 from pathlib import Path
 
@@ -124,6 +125,28 @@ def test_a_disk_that_cannot_follow_is_told_and_costs_no_row(tmp_path: Path) -> N
     assert "8 parts wait" in str(recorder.failure)
     assert seqs_of(recorder.close()) == [*([seq, seq + 1] for seq in range(0, 16, 2)), list(range(16, 23))]
     assert (recorder.rows, recorder.dropped) == (23, 0)
+
+
+def test_a_slow_disk_gets_few_large_parts_and_no_queue_of_small_ones(tmp_path: Path) -> None:
+    recorder = Recorder(tmp_path, identity(), max_age_s=5.0)
+    # The hub never runs in this loop: the first part is being written all the time.
+    first_s = (time.monotonic_ns() - EPOCH_NS) / S - 10
+    for seq in range(30):
+        recorder.add(ended(seq, after_s=first_s + seq))
+        recorder.tick(EPOCH_NS + round((first_s + seq + 6) * S))
+    assert recorder.failure is None
+    assert seqs_of(recorder.close()) == [[0], list(range(1, 30))]
+
+
+def test_a_disk_that_hangs_is_told_after_a_minute_and_rows_are_kept(tmp_path: Path) -> None:
+    recorder = Recorder(tmp_path, identity(), max_rows=1)
+    recorder.add(ended(0))
+    now_ns = time.monotonic_ns()
+    recorder.tick(now_ns + 59 * S)
+    assert recorder.failure is None
+    recorder.tick(now_ns + 61 * S)
+    assert str(recorder.failure).startswith(f"{tmp_path} took no part for 60 s; check that disk")
+    assert seqs_of(recorder.close()) == [[0]]
 
 
 def test_a_request_that_ends_after_the_close_is_refused_aloud(tmp_path: Path) -> None:

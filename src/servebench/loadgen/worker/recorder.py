@@ -12,12 +12,16 @@ from servebench.shards.parts import PartIdentity, WrittenPart, encode_part, writ
 MAX_CHUNKS = 2_000_000
 """Events after which a part is full whatever its rows: about 50 MB in memory, 6 MB on disk."""
 
+HANG_S = 60
+"""A disk that does not take one part for so long is taken for dead."""
+
 
 class Recorder:
     """The rows of one worker in one run.
 
-    A part is flushed when it has `max_rows` rows or MAX_CHUNKS events, or when its first row ended `max_age_s` ago. The
-    worker polls `failure`: not None means that rows are not being written and the run must stop with exit code 4.
+    A part is flushed when it has `max_rows` rows or MAX_CHUNKS events, or when its first row ended `max_age_s` ago and
+    no other part is being written: a slow disk gets few large parts. The worker polls `failure`: not None means that
+    rows are not being written and the run must stop with exit code 4.
     """
 
     def __init__(self, folder: Path, identity: PartIdentity, *, max_rows: int = 2000, max_age_s: float = 5.0) -> None:
@@ -68,8 +72,13 @@ class Recorder:
 
     def tick(self, now_ns: int) -> None:
         """Flush by age; the worker calls it once a second with CLOCK_MONOTONIC. Never blocks."""
-        if len(self._buffer) and now_ns - self._first_end_ns >= self._max_age_ns:
-            self._flush_unless_full()
+        begun_ns = self._writer.begun_ns
+        if begun_ns is None:
+            if len(self._buffer) and now_ns - self._first_end_ns >= self._max_age_ns:
+                self._flush()
+        elif now_ns - begun_ns > HANG_S * NS_PER_S:
+            msg = f"{self._folder} took no part for {HANG_S} s; check that disk, or give another folder with --out"
+            self._writer.fail(HarnessError(msg))
 
     def close(self) -> tuple[WrittenPart, ...]:
         """Flush what is left and return all parts; blocks the calling greenlet until they are on disk.
