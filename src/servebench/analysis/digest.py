@@ -26,6 +26,7 @@ from servebench.analysis.engine_side import ServerSide, server_side
 from servebench.analysis.findings import Findings, find
 from servebench.analysis.health import Health, spoiled_seconds
 from servebench.analysis.objectives import Result, assess, overall
+from servebench.analysis.seals import MERGED, check_seals
 from servebench.analysis.source import RunData, declared_objectives, load_run
 from servebench.analysis.standouts import Scene, stand_out
 from servebench.analysis.tables import Table, in_order, percentile_table
@@ -105,6 +106,7 @@ def digest(run: RunData) -> Digest:
         stop_cause=run.manifest.stop_cause,
         accounting=books,
         part_faults=run.faults,
+        seals=check_seals(run.manifest, run.shards),
         ok=counts.ok,
         impossible=formulas.impossible_spans(take(run.columns, run.measured)),
         objectives=overall(results),
@@ -146,12 +148,12 @@ def digest(run: RunData) -> Digest:
 def _completed(run: RunData, books: Accounting, facts: Facts) -> Manifest:
     return msgspec.structs.replace(
         run.manifest,
-        state="merged",
+        state=MERGED,
         planned=books.planned,
         rows=books.rows,
         lost=[(item.first, item.last) for item in books.lost],
         lost_detail=list(books.lost),
-        shards=list(run.shards),
+        shards=list(facts.seals.shards),
         verdict=judge(facts),
     )
 

@@ -19,6 +19,7 @@ from servebench.shards.clock_schema import CLOCK_SCHEMA
 from servebench.shards.compaction import compact
 from servebench.shards.health_schema import HEALTH_SCHEMA
 from servebench.shards.manifest import Manifest, read_manifest, write_atomic, write_manifest
+from servebench.shards.refusals import refused
 from servebench.shards.remote import RemoteFolder
 from servebench.shards.schema import REQUESTS_SCHEMA
 
@@ -63,8 +64,11 @@ def compact_parts(folder: Path) -> None:
 
 
 def write_outputs(folder: Path, found: Digest) -> None:
-    """Write the files that `merge` owns."""
-    (folder / TABLES).mkdir(exist_ok=True)
+    """Write the files that `merge` owns. Raises HarnessError where the disk does not take one, with the way out."""
+    try:
+        (folder / TABLES).mkdir(exist_ok=True)
+    except OSError as error:
+        raise refused(folder / TABLES, error) from error
     write_atomic(folder / TABLES / "percentiles.csv", as_csv(found.table).encode())
     write_atomic(folder / TABLES / "curve.csv", curve_csv(found.curve).encode())
     write_atomic(folder / TABLES / "phases.csv", _records_csv([phase.record() for phase in found.phases]).encode())

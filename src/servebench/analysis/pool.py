@@ -10,7 +10,7 @@ from pathlib import Path
 
 from servebench.analysis.source import PARTS
 from servebench.core.errors import InputError
-from servebench.shards.reader import part_paths
+from servebench.shards.reader import part_paths, size_of
 
 POOL_BYTES = 40_000_000
 """Parts of this size together pay for starting processes: some 10 million events."""
@@ -38,7 +38,7 @@ def helpers(folder: Path, address: str | None = None) -> Iterator[Executor | Non
 
 def _size(parts: Path) -> int:
     """Return the bytes of all parts; 0 without a folder, which whoever reads it tells better."""
-    return sum(path.stat().st_size for path in part_paths(parts)) if parts.is_dir() else 0
+    return sum(map(size_of, part_paths(parts))) if parts.is_dir() else 0
 
 
 @contextmanager

@@ -19,6 +19,7 @@ from servebench.analysis.chunks import KEPT_EVENTS, ChunkSource, PartPlace, by_s
 from servebench.analysis.columns import chunk_columns, flags, floats, request_columns, words
 from servebench.analysis.flow import FlowBuilder, TokenFlow, edges_of
 from servebench.analysis.health import Health, read_health, spoiled_rows
+from servebench.analysis.seals import faults_beside
 from servebench.analysis.time_axis import TimeAxis
 from servebench.core.errors import ShardError
 from servebench.metrics import ChunkColumns, RequestColumns
@@ -27,7 +28,7 @@ from servebench.metrics.events import Gaps, event_tokens, facts_of, token_gaps
 from servebench.metrics.exact import Tally
 from servebench.metrics.formulas import REQUEST_FORMULAS, within
 from servebench.shards.manifest import Manifest, Shard, read_manifest
-from servebench.shards.reader import LoadedPart, load_part, part_paths
+from servebench.shards.reader import LoadedPart, load_part, part_paths, size_of
 from servebench.shards.schema import REQUESTS_SCHEMA
 from servebench.workload.model import Objective, Workload
 
@@ -79,7 +80,7 @@ def load_run(folder: Path, executor: Executor | None = None) -> RunData:
     paths = part_paths(folder / PARTS)
     if executor is None:
         return _assembled(folder, manifest, read_batch(paths, frame), None)
-    batches = by_size(paths, [path.stat().st_size for path in paths])
+    batches = by_size(paths, [size_of(path) for path in paths])
     total = read_batch((), frame)
     for piece in executor.map(read_batch, batches, [frame] * len(batches)):
         total.merge(piece)
@@ -197,7 +198,7 @@ def _assembled(folder: Path, manifest: Manifest, reading: Reading, executor: Exe
             Shard(path=f"{PARTS}/{path.name}", rows=size, sha256=digest)
             for (path, digest), size in zip(reading.parts, sizes, strict=True)
         ),
-        faults=tuple(reading.faults),
+        faults=(*reading.faults, *faults_beside(folder, manifest.run_id)),
     )
 
 

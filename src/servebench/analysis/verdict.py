@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from servebench.analysis.accounting import Accounting
+from servebench.analysis.seals import UNSEALED, Seals
 from servebench.core.outcomes import ExitCode, Status
 from servebench.core.units import NS_PER_MS
 from servebench.shards.manifest import Verdict
@@ -42,6 +43,7 @@ class Facts:
     objectives: str
     marks: tuple[str, ...]
     phases: tuple[PhaseFacts, ...]
+    seals: Seals = UNSEALED
 
 
 def lag_limit_ns(seconds: float, planned: int) -> float:
@@ -84,6 +86,8 @@ def _broken(facts: Facts) -> Iterator[str]:
     books = facts.accounting
     if facts.stop_cause not in (None, USER, FINISHED):
         yield f"the run was stopped: {facts.stop_cause}"
+    for path in facts.seals.changed:
+        yield f"{path} has other bytes than when the run was merged first (sha256 in run.json); put the right file back"
     if books.duplicates:
         yield f"{books.duplicates:,} rows repeat the (seq, attempt) of another; remove parts that were copied twice"
     if books.beyond:
@@ -120,6 +124,8 @@ def _phase_faults(phase: PhaseFacts) -> Iterator[str]:
 def _marks(facts: Facts) -> Iterator[str]:
     for fault in facts.part_faults:
         yield f"a part could not be used: {fault}"
+    for path in facts.seals.gone:
+        yield f"{path} is gone or damaged since the run was merged first; put it back for the rows that it held"
     lost = facts.accounting.lost_count
     if lost:
         yield f"{lost:,} of {facts.accounting.planned:,} planned requests were lost; run.json names them"

@@ -1,14 +1,19 @@
 """Know `run.json`: what was planned, by whom, what came of it, and whether its numbers may be used."""
 
 import os
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
 from servebench.core.errors import ShardError
+from servebench.shards.refusals import refused
+from servebench.shards.schema import SCHEMA_VERSION, version_numbers
 
 MANIFEST_NAME = "run.json"
+Count = Annotated[int, msgspec.Meta(ge=0, le=2**31)]
+"""More requests than any plan holds are a slip of whoever edited the file."""
 
 
 class StepRecord(msgspec.Struct, kw_only=True):
@@ -122,8 +127,8 @@ class Manifest(msgspec.Struct, kw_only=True):
     stop_ns: int | None = None
     stop_cause: str | None = None
     """finished, user, or the fault that stopped the run."""
-    planned: int | None = None
-    planned_total: int | None = None
+    planned: Count | None = None
+    planned_total: Count | None = None
     plan_notes: dict[str, int] = {}
     """Counts of what planning clipped or dropped, by reason."""
     plan_reuse: dict[str, float] = {}
@@ -155,7 +160,7 @@ def write_manifest(folder: Path, manifest: Manifest) -> None:
 def read_manifest(folder: Path) -> Manifest:
     """Return the manifest of a run folder.
 
-    Raises ShardError where there is none or it is not one.
+    Raises ShardError where there is none, it is not one, or it is of a version that this servebench does not read.
     """
     path = folder / MANIFEST_NAME
     try:
@@ -164,21 +169,34 @@ def read_manifest(folder: Path) -> Manifest:
         msg = f"{folder} is no run folder: {MANIFEST_NAME}: {error.strerror}"
         raise ShardError(msg) from error
     try:
-        return msgspec.json.decode(data, type=Manifest)
-    except msgspec.MsgspecError as error:
+        manifest = msgspec.json.decode(data, type=Manifest)
+        major, own = version_numbers(manifest.schema_version)[0], version_numbers(SCHEMA_VERSION)[0]
+    except (msgspec.MsgspecError, UnicodeDecodeError, ShardError) as error:
         msg = f"{path} is no servebench manifest: {error}"
         raise ShardError(msg) from error
+    if major != own:
+        msg = f"{path} has schema version {manifest.schema_version}; this servebench reads {own}.x"
+        raise ShardError(msg)
+    return manifest
 
 
 def write_atomic(path: Path, data: bytes) -> None:
-    """Write a file so that it is either whole or absent after a crash."""
+    """Write a file so that it is either whole or absent after a crash.
+
+    Raises HarnessError with path, reason and way out; what was there before stays as it was.
+    """
     temporary = path.with_name(path.name + ".tmp")
-    with temporary.open("wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.replace(path)
-    sync_folder(path.parent)
+    try:
+        with temporary.open("wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+        sync_folder(path.parent)
+    except OSError as error:
+        with suppress(OSError):
+            temporary.unlink(missing_ok=True)
+        raise refused(path, error) from error
 
 
 def sync_folder(folder: Path) -> None:

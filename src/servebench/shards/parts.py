@@ -17,9 +17,9 @@ import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from servebench.core.errors import HarnessError
 from servebench.shards.columns import PartBuffer
 from servebench.shards.manifest import sync_folder
+from servebench.shards.refusals import refused
 from servebench.shards.schema import SCHEMA_VERSION
 
 COMPRESSION_LEVEL = 3
@@ -30,19 +30,6 @@ _ENCODINGS = {
     "chunk_read.list.element": "DELTA_BINARY_PACKED",
 }
 """Measured on 2,000 requests x 256 chunks of 20 ms: 3.0 bytes a chunk, all columns together; dictionaries take 4.1."""
-
-_WAYS_OUT = {
-    errno.ENOSPC: "free space on that disk, or give another folder with --out",
-    errno.EDQUOT: "raise the disk quota, or give another folder with --out",
-    errno.EFBIG: "raise the file size limit (ulimit -f)",
-    errno.EROFS: "give a writable folder with --out",
-    errno.EACCES: "give a writable folder with --out",
-    errno.EPERM: "give a writable folder with --out",
-    errno.ENOENT: "leave the run folder in place while the run goes on",
-    errno.EEXIST: "a part is never overwritten; give each worker incarnation its own name",
-    errno.EMFILE: "raise the limit on open files (ulimit -n)",
-    errno.EIO: "check that disk, or give another folder with --out",
-}
 
 
 class PartIdentity(msgspec.Struct, frozen=True, kw_only=True):
@@ -134,9 +121,7 @@ def write_table_part(
     try:
         _create(path, data)
     except OSError as error:
-        way_out = _WAYS_OUT.get(error.errno or 0, "see the reason above; finished parts stay readable")
-        msg = f"cannot write {path}: {error.strerror or error}; {way_out}"
-        raise HarnessError(msg) from error
+        raise refused(path, error) from error
     return WrittenPart(
         path=path, rows=table.num_rows, sha256=hashlib.sha256(data).hexdigest(), chunks=0, bytes=len(data)
     )

@@ -5,6 +5,7 @@ schema or a fault with its reason; nothing is used in part, and no column goes w
 """
 
 import hashlib
+import stat
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -14,7 +15,7 @@ import pyarrow.parquet as pq
 
 from servebench.core.errors import Fault, ShardError
 from servebench.shards.parts import parse_part_name
-from servebench.shards.schema import REQUESTS_SCHEMA, SCHEMA_VERSION
+from servebench.shards.schema import REQUESTS_SCHEMA, SCHEMA_VERSION, version_numbers
 
 
 class PartInfo(NamedTuple):
@@ -75,6 +76,7 @@ def list_parts(folder: Path, run_id: str | None = None, schema: pa.Schema = REQU
     infos, faults = [], []
     for path in part_paths(folder):
         try:
+            _refuse_special(path)
             with path.open("rb") as file:
                 infos.append(_inspect(path, pq.ParquetFile(file), run_id, schema))
         except ShardError as error:
@@ -131,6 +133,7 @@ def load_part(
     a column that its version has. The message says the reason and not the path.
     """
     try:
+        _refuse_special(path)
         data = path.read_bytes()
         file = pq.ParquetFile(pa.BufferReader(data), page_checksum_verification=True)
         info = _inspect(path, file, run_id, schema)
@@ -143,10 +146,26 @@ def load_part(
     return LoadedPart(info, hashlib.sha256(data).hexdigest(), table)
 
 
+def size_of(path: Path) -> int:
+    """Return the bytes of a file, 0 where it cannot be looked at: whoever reads it says why."""
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 0
+
+
 def file_sha256(path: Path) -> str:
     """Return the hex digest of a file's bytes."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _refuse_special(path: Path) -> None:
+    """Raise ShardError for what a reader would wait at for ever: a pipe, a socket, a device."""
+    mode = path.stat().st_mode
+    if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
+        msg = "unreadable: a pipe, socket or device and no file"
+        raise ShardError(msg)
 
 
 def _inspect(path: Path, file: pq.ParquetFile, run_id: str | None, schema: pa.Schema) -> PartInfo:
@@ -172,7 +191,7 @@ def _inspect(path: Path, file: pq.ParquetFile, run_id: str | None, schema: pa.Sc
 
 def _check_version(version: str, names: Sequence[str], schema: pa.Schema) -> None:
     """Refuse another major version, and a column missing where only an older minor version may lack it."""
-    (major, minor), (own_major, own_minor) = _numbers(version), _numbers(SCHEMA_VERSION)
+    (major, minor), (own_major, own_minor) = version_numbers(version), version_numbers(SCHEMA_VERSION)
     if major != own_major:
         msg = f"has schema version {version}; this servebench reads {own_major}.x"
         raise ShardError(msg)
@@ -180,14 +199,6 @@ def _check_version(version: str, names: Sequence[str], schema: pa.Schema) -> Non
     if missing and minor >= own_minor:
         msg = f"lacks the columns {', '.join(missing)} of schema version {version}"
         raise ShardError(msg)
-
-
-def _numbers(version: str) -> tuple[int, int]:
-    major, dot, minor = version.partition(".")
-    if not (dot and major.isdecimal() and minor.isdecimal()):
-        msg = f'has schema version "{version}", which is none; e.g. {SCHEMA_VERSION}'
-        raise ShardError(msg)
-    return int(major), int(minor)
 
 
 def _subset(schema: pa.Schema, columns: Sequence[str] | None) -> pa.Schema:

@@ -7,6 +7,8 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
+from servebench.core.errors import ShardError
+
 SCHEMA_VERSION = "1.0"
 """MAJOR.MINOR: a new nullable column raises MINOR; a rename or new meaning raises MAJOR, which older readers refuse."""
 
@@ -113,3 +115,12 @@ REQUESTS_SCHEMA: pa.Schema = pa.schema(
         for column in COLUMNS
     ]
 )
+
+
+def version_numbers(version: str) -> tuple[int, int]:
+    """Return MAJOR and MINOR. Raises ShardError where the text is no version."""
+    major, dot, minor = version.partition(".")
+    if not (dot and major.isdecimal() and minor.isdecimal()):
+        msg = f'has schema version "{version}", which is none; e.g. {SCHEMA_VERSION}'
+        raise ShardError(msg)
+    return int(major), int(minor)
