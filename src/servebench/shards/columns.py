@@ -13,8 +13,9 @@ import numpy as np
 import pyarrow as pa
 
 from servebench.core.outcomes import CHUNK_KINDS
-from servebench.core.records import Chunks, RequestRecord
+from servebench.core.records import RequestRecord
 from servebench.shards.arrow import Column, Numbers, TextBuffer, encodable, fixed_column, list_column, word_column
+from servebench.shards.chunk_buffer import ChunkBuffer, check_chunks
 from servebench.shards.schema import KIND, REQUESTS_SCHEMA, STAMP_TICK_NS, WORD
 
 MAX_ERROR_MESSAGE_BYTES = 500
@@ -65,7 +66,6 @@ _NUMBERS = (
     "response_bytes",
 )
 _WORDS = ("phase", "outcome", "error_class", "finish_reason", "target", "model", "token_source", "counted_source")
-_CHUNK_FIELDS = ("ns", "delay_ns", "kind", "tokens", "read", "choice")
 
 
 class PartBuffer:
@@ -92,7 +92,7 @@ class PartBuffer:
         self._messages = TextBuffer()
         self._reasons = TextBuffer()
         self._retry_after = array("d")
-        self._chunks = Chunks.empty()
+        self._chunks = ChunkBuffer()
         self._offsets = array("i", [0])
         self._no_head = array("b")
 
@@ -114,7 +114,7 @@ class PartBuffer:
         """
         chunks = record.answer.chunks
         if chunks is not None:
-            _check_chunks(chunks)
+            check_chunks(chunks)
         if len(self) >= MAX_ROWS:
             msg = f"a part buffer takes {MAX_ROWS} rows"
             raise ValueError(msg)
@@ -129,8 +129,7 @@ class PartBuffer:
         self._retry_after.append(math.nan if retry_after_s is None else retry_after_s)
         self._no_head.append(chunks is None)
         if chunks is not None:
-            for name in _CHUNK_FIELDS:
-                getattr(self._chunks, name).extend(getattr(chunks, name))
+            self._chunks.add(chunks)
         self._offsets.append(len(self._chunks))
 
     def to_table(self, *, run_id: str, worker: str, epoch_monotonic_ns: int) -> pa.Table:
@@ -178,19 +177,18 @@ class PartBuffer:
         }
 
     def _chunk_columns(self, epoch_ns: int) -> dict[str, Column]:
-        chunks = self._chunks
-        arrived_ns = np.asarray(chunks.ns) - epoch_ns
+        chunks = self._chunks.columns()
+        arrived_ns = chunks.ns - epoch_ns
         stamps_ns = _ticks(arrived_ns)
-        delays_ns = np.asarray(chunks.delay_ns)
+        delays_ns = chunks.delay_ns
         rounded_ns = np.minimum(_ticks(arrived_ns + delays_ns) - stamps_ns, MAX_DELAY_NS)
-        tokens = np.asarray(chunks.tokens)
         values = {
             "chunk_ns": fixed_column(stamps_ns, pa.int64()),
             "chunk_delay_ns": fixed_column(rounded_ns.astype(np.int32), pa.int32(), delays_ns < 0),
-            "chunk_kind": word_column(np.asarray(chunks.kind), CHUNK_KINDS, KIND),
-            "chunk_tokens": fixed_column(tokens, pa.int32(), tokens < 0),
-            "chunk_read": fixed_column(np.asarray(chunks.read), pa.int32()),
-            "chunk_choice": fixed_column(np.asarray(chunks.choice), pa.int8()),
+            "chunk_kind": word_column(chunks.kind, CHUNK_KINDS, KIND),
+            "chunk_tokens": fixed_column(chunks.tokens, pa.int32(), chunks.tokens < 0),
+            "chunk_read": fixed_column(chunks.read, pa.int32()),
+            "chunk_choice": fixed_column(chunks.choice, pa.int8()),
         }
         no_head = np.asarray(self._no_head).astype(np.bool_)
         return {
@@ -258,13 +256,6 @@ def _number_cells(values: Iterable[int | None]) -> "array[int]":
         return array("q", cells)
     except OverflowError:
         return array("q", [cell if -(1 << 63) <= cell < 1 << 63 else _NULL for cell in cells])
-
-
-def _check_chunks(chunks: Chunks) -> None:
-    shape = [(len(column), column.typecode) for column in (getattr(chunks, name) for name in _CHUNK_FIELDS)]
-    if shape != [(len(chunks.ns), code) for code in "qibiib"]:
-        msg = f"chunk arrays {dict(zip(_CHUNK_FIELDS, shape, strict=True))} are not of one length or not of their types"
-        raise ValueError(msg)
 
 
 def _ticks(stamps_ns: Numbers) -> Numbers:

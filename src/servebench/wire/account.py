@@ -18,11 +18,14 @@ MAX_TEXT = 16 << 20
 """Most characters of generated text that are kept, about; of an answer with more none is."""
 
 MAX_EVENTS = 1 << 20
-"""Most events of one answer, about; each keeps 22 bytes."""
+"""Most events of one answer, about; each keeps 15 bytes, 22 where it tells tokens and choice."""
+
+_MOST_SHORT = (1 << 16) - 1
+"""Highest number of a read that two bytes hold."""
 
 
 class Account:
-    """Add up events; `stamp_ns`, `delay_ns` and `read` are those of the read being parsed and set before its events.
+    """Add up events; `stamp_ns`, `delay_ns` and `read`, from 0, are those of the read being parsed.
 
     `closed`: nothing that follows can change the answer. `fault`: what was wrong inside the answer, `fault_ns` its
     stamp.
@@ -75,7 +78,7 @@ class Account:
         self._ns = array("q")
         self._delays = array("i")
         self._kinds = array("b")
-        self._reads = array("i")
+        self._reads = array("H")
         self._choices = array("b")
         self._tokens = array("i")
         self._first_token_event = -1
@@ -124,6 +127,12 @@ class Account:
         """Events accounted for so far."""
         return len(self._ns)
 
+    def begin_read(self, stamp_ns: int, delay_ns: int) -> None:
+        """Take the stamp and the delay of the next read, before its events."""
+        self.stamp_ns = stamp_ns
+        self.delay_ns = delay_ns
+        self._count_reads(1)
+
     def add(self, event: Event) -> None:
         """Account for one complete event."""
         try:
@@ -168,8 +177,9 @@ class Account:
         self._ns.extend(run.stamps_ns)
         self._delays.extend(run.delays_ns)
         self._kinds.extend(bytes(count))  # content has code 0
-        self._reads.extend([self.read + place for place in run.places])
-        self.read += run.reads
+        first = self.read
+        self._count_reads(run.reads)
+        self._reads.extend([first + place for place in run.places])
         self._seen |= 1
         if self._keep_text and self._room > 0:
             text = "".join(run.texts)
@@ -222,7 +232,7 @@ class Account:
             delay_ns=self._delays,
             kind=self._kinds,
             tokens=self._tokens + array("i", [-1]) * (len(self._ns) - len(self._tokens)),
-            read=self._reads,
+            read=array("i", self._reads),
             choice=self._choices + array("b", bytes(missing)),
         )
 
@@ -245,6 +255,12 @@ class Account:
         if self.usage is not None and self.usage.output_tokens is not None:
             return self.usage.output_tokens, TokenSource.USAGE
         return (self.token_events, TokenSource.EVENTS) if streamed else (None, None)
+
+    def _count_reads(self, more: int) -> None:
+        """Count reads, and make room for their numbers where two bytes do not hold them."""
+        self.read += more
+        if self.read > _MOST_SHORT and self._reads.typecode == "H":
+            self._reads = array("i", self._reads)
 
     def _take_sign(self, delta: Delta) -> None:
         """Take an event that carries no text: only the terminal signal and an error close the account."""

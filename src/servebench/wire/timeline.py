@@ -120,9 +120,7 @@ class Timeline:
     def feed(self, data: bytes, stamp_ns: int, delay_ns: int) -> None:
         """Take the bytes of one read. `delay_ns` -1 = no kernel stamp, then `stamp_ns` is the client's own clock."""
         account, http = self._account, self._http
-        account.stamp_ns = stamp_ns
-        account.delay_ns = delay_ns if delay_ns <= _INT32_MAX else _INT32_MAX
-        account.read += 1
+        account.begin_read(stamp_ns, min(delay_ns, _INT32_MAX))
         self.response_bytes += len(data)
         was_complete = http.complete
         parts = http.feed(data)
