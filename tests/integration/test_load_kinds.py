@@ -75,6 +75,23 @@ def test_closed_load_sends_exactly_so_many_requests_from_one_pool(tmp_path: Path
     assert measured["end_ns"] >= max(r["end_ns"] for r in rows)
 
 
+@pytest.mark.parametrize("exact", [True, False], ids=["exact", "max_only"])
+def test_a_server_that_would_answer_shorter_answers_as_long_as_asked_where_lengths_are_exact(
+    exact: bool, tmp_path: Path, start_sim: StartSim
+) -> None:
+    sim = start_sim("--answer-tokens", "natural", preset="fast")
+    text = CLOSED.replace("requests: 150, warmup_requests: 20", "requests: 30").replace("tokens: 10", "tokens: 300")
+    text += "requests: {lengths: exact}\n" if exact else ""
+    code, rows, _ = run(tmp_path, text, f"http://127.0.0.1:{sim.port}", 1)
+    truth = {record.request_id: record.completion_tokens for record in sim.stop()}
+    assert code in {0, 3}
+    assert {row["request_id"]: row["output_tokens"] for row in rows} == truth
+    assert (set(truth.values()) == {300}) == exact
+    lengths = json.loads((run_folder(tmp_path) / "summary.json").read_bytes())["lengths"]
+    met = sum(tokens == 300 for tokens in truth.values())
+    assert (lengths["mode"], lengths["asked"], lengths["met"]) == ("exact" if exact else "max_only", 30, met)
+
+
 def test_users_back_off_from_a_server_that_is_down(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as probe:
         port = probe.getsockname()[1]

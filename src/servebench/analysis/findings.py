@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from servebench.analysis.arrivals import Arrivals, arrivals
+from servebench.analysis.asked_lengths import AskedLengths, asked_lengths
 from servebench.analysis.recovery import Recovery, recoveries
 from servebench.analysis.saturation import Saturation, saturations
 from servebench.analysis.soak import Drift, Growth, Stalls, drifts, growths, periodic_stalls
@@ -21,18 +22,22 @@ class Findings:
     drift: tuple[Drift, ...]
     stalls: tuple[Stalls, ...]
     memory: tuple[Growth, ...]
+    lengths: AskedLengths | None
 
     @property
     def marks(self) -> tuple[str, ...]:
         """Return what stands beside the verdict without changing it."""
         sent = [found.sentence for found in self.arrivals]
-        return (*(found.sentence for found in self.settling), *(text for text in sent if text is not None))
+        short = None if self.lengths is None else self.lengths.mark
+        return (*(found.sentence for found in self.settling), *(text for text in [*sent, short] if text is not None))
 
     @property
     def sentences(self) -> tuple[str, ...]:
         """Return the findings in words; a latency that neither drifts nor jumps is silent."""
         moved = (found.sentence for found in self.drift if found.kind != "none")
+        met = None if self.lengths is None else self.lengths.sentence
         return (
+            *(() if met is None else (met,)),
             *(found.sentence for found in self.saturation),
             *moved,
             *(found.sentence for found in self.stalls),
@@ -51,4 +56,5 @@ def find(run: RunData) -> Findings:
         drift=drifts(run),
         stalls=periodic_stalls(run),
         memory=growths(run),
+        lengths=asked_lengths(run),
     )

@@ -145,6 +145,7 @@ def summary_json(found: Digest) -> bytes:
             "reasons": [item._asdict() for item in found.acceptance.reasons],
         },
         "cache": None if found.cache is None else found.cache.record(),
+        "lengths": None if found.findings.lengths is None else found.findings.lengths.record(),
         "findings": _findings(found.findings),
         "time_split": found.server.records(),
         "standouts": list(found.standouts),

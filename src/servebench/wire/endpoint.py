@@ -113,7 +113,8 @@ class Endpoint(NamedTuple):
     `streams` False = there are whole results only. `lines` = events are lines of JSON, not an event stream. `headers`
     go out with every request; `key_header` is where the dialect looks for the key besides Authorization.
     `end_mark` are bytes that the terminal event holds: a read with them is worth parsing at once. `decode_plain` is a
-    short cut for the events that most events are, None = there is none.
+    short cut for the events that most events are, None = there is none. `pin` gives the parameters that make an answer
+    as long as its limit, None = the dialect has none.
     """
 
     name: str
@@ -129,6 +130,7 @@ class Endpoint(NamedTuple):
     headers: Mapping[str, str] = MappingProxyType({})
     key_header: str | None = None
     decode_plain: DecodePlain | None = None
+    pin: Callable[[int], Mapping[str, ParamValue]] | None = None
 
     def headers_with(self, headers: Mapping[str, str]) -> dict[str, str]:
         """Return the dialect's own headers and those given, which win; a bearer key also goes where the dialect looks.

@@ -23,6 +23,14 @@ from servebench.wire.endpoint import MAX_CHOICE, Called, Delta, ParamValue, Usag
 from servebench.wire.lenient import error_text, load_object
 
 
+def pin(tokens: int) -> Mapping[str, ParamValue]:
+    """Return the parameters that make an answer exactly so long.
+
+    They are an extension that vLLM, SGLang and their kind know; OpenAI's own service refuses what it does not know.
+    """
+    return {"min_tokens": tokens, "ignore_eos": True}
+
+
 class PromptDetails(msgspec.Struct, gc=False):
     """Part of usage."""
 

@@ -9,7 +9,7 @@ from servebench.core.records import Message
 from servebench.wire.dialect import CONTENT, FINISH, OTHER, REASONING, REFUSAL, ROLE, TOOL, listed
 from servebench.wire.endpoint import Called, Endpoint, ParamValue
 from servebench.wire.lenient import join_parts
-from servebench.wire.openai import LogProbs, Said, UsageFields, body_decoder, event_decoder, joined, write_body
+from servebench.wire.openai import LogProbs, Said, UsageFields, body_decoder, event_decoder, joined, pin, write_body
 from servebench.wire.plain import NothingListed, SomeText
 
 
@@ -160,4 +160,5 @@ OPENAI_CHAT = Endpoint(
     decode_event=decode_event,
     decode_body=body_decoder(decode_event),
     decode_plain=_decode_plain,
+    pin=pin,
 )

@@ -9,7 +9,7 @@ from servebench.core.records import Message
 from servebench.wire.dialect import CONTENT, FINISH, OTHER, REASONING, listed, prompt_text
 from servebench.wire.endpoint import Endpoint, ParamValue
 from servebench.wire.lenient import join_parts
-from servebench.wire.openai import LogProbs, Said, UsageFields, body_decoder, event_decoder, write_body
+from servebench.wire.openai import LogProbs, Said, UsageFields, body_decoder, event_decoder, pin, write_body
 from servebench.wire.plain import SomeText
 
 
@@ -86,4 +86,5 @@ OPENAI_COMPLETIONS = Endpoint(
     decode_event=decode_event,
     decode_body=body_decoder(decode_event),
     decode_plain=_decode_plain,
+    pin=pin,
 )

@@ -216,6 +216,8 @@ def _requests(requests: Requests) -> Document:
         },
         "stream": requests.stream,
     }
+    if requests.lengths != "max_only":
+        document["lengths"] = requests.lengths
     if requests.params:
         document["params"] = dict(requests.params)
     if requests.max_inflight is not None:

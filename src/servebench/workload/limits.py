@@ -3,8 +3,9 @@
 from collections.abc import Iterable
 
 from servebench.workload.arrivals import expected_count
-from servebench.workload.model import Arrivals, Conversation, Phase
+from servebench.workload.model import Arrivals, Conversation, Phase, Prompts
 from servebench.workload.places import Wrong
+from servebench.workload.spec_requests import RequestsSpec
 
 MOST_REQUESTS = 20_000_000
 """A plan of so many requests takes about 1.4 GB in every process."""
@@ -29,6 +30,14 @@ def sizes_against_limits(phases: tuple[Phase, ...], law: Arrivals, talk: Convers
                 message = f"has about {episodes:,.0f} on and off episodes; at most {MOST_EPISODES:,} are possible"
                 wrongs.append(Wrong(("load", "phases", index), message))
     return wrongs
+
+
+def lengths_against_prompts(requests: RequestsSpec, prompts: Prompts) -> list[Wrong]:
+    """Return that exact lengths are wanted where none is asked for."""
+    if requests.lengths != "exact" or prompts.output_tokens.kind != "prompt":
+        return []
+    message = '"exact" needs prompts.output_tokens, which says how long answers are; e.g. {from: fixed, tokens: 128}'
+    return [Wrong(("requests", "lengths"), message)]
 
 
 def _on_off(law: Arrivals) -> Iterable[Arrivals]:

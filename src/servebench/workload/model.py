@@ -216,11 +216,13 @@ class Timeouts(msgspec.Struct, frozen=True, kw_only=True):
 class Requests(msgspec.Struct, frozen=True, kw_only=True):
     """How each request is made. `params` go into the JSON body as they are, `headers` into the head.
 
-    `retries` is how often a failed request is sent again. `redirects` follows those that stay at the target. `proxy` is
-    an http URL without userinfo; None = straight to the target.
+    `lengths`: `max_only`, an answer may be shorter than asked for; `exact`, the server is asked to make it that long,
+    where its dialect has words for that. `retries` is how often a failed request is sent again. `redirects` follows
+    those that stay at the target. `proxy` is an http URL without userinfo; None = straight to the target.
     """
 
     timeouts: Timeouts = Timeouts()
+    lengths: Literal["max_only", "exact"] = "max_only"
     params: dict[str, Any] = {}
     stream: bool = True
     max_inflight: int | None = None

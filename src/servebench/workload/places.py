@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from servebench.workload.spec import LATER_KEYS, LATER_WORDS, WorkloadSpec
+from servebench.workload.spec import WorkloadSpec
 
 Place = tuple[str | int, ...]
 
@@ -74,7 +74,7 @@ def _wrong(details: ErrorDetails, value: object) -> Wrong:
             return (
                 Wrong((*path, key), "missing") if isinstance(details["input"], dict) else Wrong(path, _is_no(details))
             )
-        return Wrong((*path, key), _no_such_word(key, context["tag"], context["expected_tags"]))
+        return Wrong((*path, key), _no_such_word(context["tag"], context["expected_tags"]))
     return Wrong(path, _message(details, str(path[-1]) if path else "file"))
 
 
@@ -89,7 +89,7 @@ def _message(details: ErrorDetails, key: str) -> str:
     if kind == "missing":
         return "missing"
     if kind == "literal_error":
-        return _no_such_word(key, value, context["expected"])
+        return _no_such_word(value, context["expected"])
     if kind == "value_error":
         return str(context["error"])
     return _about_value(details)
@@ -116,10 +116,8 @@ def _is_no(details: ErrorDetails) -> str:
     return f"{quoted(details['input'])} is not {wanted}"
 
 
-def _no_such_word(key: str, value: object, allowed: str) -> str:
+def _no_such_word(value: object, allowed: str) -> str:
     words = allowed.replace("'", "").replace(" or ", ", ")
-    if isinstance(value, str) and value in LATER_WORDS.get(key, ()):
-        return f"{quoted(value)} is not available in this version; available: {words}"
     near = difflib.get_close_matches(str(value), words.split(", "), n=1)
     hint = f"did you mean {near[0]}?" if near else f"it may be: {words}"
     return f"{quoted(value)} is not known; {hint}"
@@ -129,8 +127,6 @@ def _unknown_key(loc: Place) -> str:
     key = str(loc[-1])
     keys = keys_at(loc[:-1])
     near = difflib.get_close_matches(key, keys, n=1)
-    if not near and key in LATER_KEYS:
-        return f"not available in this version; available here: {', '.join(keys)}"
     return f"unknown key; did you mean {near[0]}?" if near else f"unknown key; there are: {', '.join(keys)}"
 
 

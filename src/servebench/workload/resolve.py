@@ -10,7 +10,7 @@ from servebench.core.errors import Fault, SpecError
 from servebench.core.units import format_duration
 from servebench.workload.document import Dumper, document_of
 from servebench.workload.files import Files
-from servebench.workload.limits import sizes_against_limits
+from servebench.workload.limits import lengths_against_prompts, sizes_against_limits
 from servebench.workload.model import (
     Arrivals,
     Closed,
@@ -60,7 +60,7 @@ def resolve(spec: WorkloadSpec, folder: Path) -> tuple[Workload | None, list[Wro
             text = f'"{CACHE_WARMUP}" is its phase; no other may have that name'
             files.wrongs.append(Wrong(("target", "cache"), text))
         phases = (_warm_pass(cache), *phases)
-    wrongs = [*files.wrongs, *prompts_against_phases(prompts, phases)]
+    wrongs = [*files.wrongs, *prompts_against_phases(prompts, phases), *lengths_against_prompts(spec.requests, prompts)]
     if isinstance(load, OpenLoad):
         wrongs += sizes_against_limits(phases, law_of(load.arrivals), prompts.conversation)
     if wrongs:
@@ -207,6 +207,7 @@ def _requests(requests: RequestsSpec) -> Requests:
             idle_ns=timeouts.idle,
             total_ns=timeouts.total,
         ),
+        lengths=requests.lengths,
         params=dict(requests.params),
         stream=requests.stream,
         max_inflight=requests.max_inflight,

@@ -1,7 +1,6 @@
 """Know what a workload file may say: its keys, their types and the rules between them.
 
-Every model refuses unknown keys and converts nothing silently. `LATER_KEYS` and `LATER_WORDS` are the parts of the file
-format that this version does not build; they are refused by name instead of being taken for slips.
+Every model refuses unknown keys and converts nothing silently.
 """
 
 from typing import Annotated, Any, Literal, Self
@@ -16,10 +15,6 @@ from servebench.workload.spec_requests import RequestsSpec
 from servebench.workload.strict import Strict, wrong
 from servebench.workload.words import Declared, Duration, Share, Slug
 
-LATER_KEYS: frozenset[str] = frozenset()
-LATER_WORDS: dict[str, frozenset[str]] = {
-    "lengths": frozenset({"exact"}),
-}
 MOST_SHARED = 0.99
 QUANTILES: dict[str, float] = {"p50": 0.5, "p90": 0.9, "p95": 0.95, "p99": 0.99, "p999": 0.999}
 

@@ -35,7 +35,10 @@ class RequestsSpec(Strict):
     retries: RetriesSpec = RetriesSpec()
     stream: bool = True
     params: dict[str, Param] = Field(default={}, description="go into the JSON body as they are, e.g. temperature")
-    lengths: Literal["max_only"] = Field(default="max_only", description="max_only: the server may answer shorter")
+    lengths: Literal["max_only", "exact"] = Field(
+        default="max_only",
+        description="max_only: the server may answer shorter; exact: it is asked not to (min_tokens, ignore_eos)",
+    )
     max_inflight: Annotated[int, Field(ge=1)] | None = Field(
         default=None, description="requests above are shed: recorded, never sent"
     )

@@ -61,16 +61,11 @@ objectives: {ttft: {p95: 0.8}}
     assert caught.value.exit_code == 2
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "place"),
-    [
-        ("seed: 7", "requests: {lengths: exact}", "requests.lengths"),
-    ],
-)
-def test_a_part_of_the_format_that_is_not_built_is_refused_by_name(old: str, new: str, place: str) -> None:
-    faults = faults_of(GOOD.replace(old, new))
-    assert list(faults) == [place]
-    assert "not available in this version" in faults[place][1]
+def test_exact_lengths_need_a_length_that_is_asked_for() -> None:
+    assert list(faults_of(GOOD.replace("seed: 7", "requests: {lengths: exact}"))) == ["requests.lengths"]
+    limited = GOOD.replace("load:", "  output_tokens: {from: fixed, tokens: 9}\nload:", 1)
+    read = parse_workload(limited.replace("seed: 7", "requests: {lengths: exact}"), "w.yaml")
+    assert read.requests.lengths == "exact"
 
 
 def test_conversations_with_closed_load_are_refused_by_name() -> None:

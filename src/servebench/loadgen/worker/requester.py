@@ -72,13 +72,15 @@ class Requester:
 
     def render(self, ask: Ask, history: Sequence[Message] = ()) -> bytes:
         """Return the JSON body; for planned requests called before they are due."""
-        parts = self._parts
+        parts, params = self._parts, self._parts.requests.params
+        if parts.requests.lengths == "exact" and ask.max_tokens is not None and parts.endpoint.pin is not None:
+            params = {**parts.endpoint.pin(ask.max_tokens), **params}
         return parts.endpoint.body(
             model=parts.model,
             messages=(*history, *self.messages(ask)),
             max_tokens=ask.max_tokens,
             stream=parts.requests.stream,
-            params=parts.requests.params,
+            params=params,
         )
 
     def launch(self, ask: Ask, body: bytes) -> None:
