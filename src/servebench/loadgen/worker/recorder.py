@@ -51,6 +51,11 @@ class Recorder:
         """Parts that have their name, in order."""
         return tuple(self._writer.parts)
 
+    @property
+    def writing(self) -> bool:
+        """Whether a part is on its way to the disk."""
+        return self._writer.begun_ns is not None
+
     def add(self, record: RequestRecord) -> None:
         """Keep one row; called by request greenlets, never blocks or switches.
 
