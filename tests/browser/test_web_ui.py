@@ -34,6 +34,21 @@ ARGS = [
     "--disable-sync",
 ]
 BASE = "/load"
+WORKLOAD = """
+name: desk
+seed: 7
+target: {endpoint: openai-chat}
+prompts:
+  sources: [{kind: mt-bench}]
+  output_tokens: {from: fixed, tokens: 20}
+load:
+  kind: open
+  phases:
+    - {name: calm, shape: steady, rate_per_s: 4, duration: 13s}
+    - {name: brisk, shape: steady, rate_per_s: 8, duration: 13s}
+objectives: {ttft: {p95: 10s}, tpot: {p95: 1ms}}
+"""
+LOGIN = "eve:pw-canary-17"
 SLOW_MS = 40_000
 """A busy machine may need long; the waits end as soon as what they wait for is there."""
 
@@ -47,17 +62,29 @@ def free_port() -> int:
 
 @pytest.fixture
 def desk(tmp_path: Path) -> Iterator[str]:
-    """Start a simulated engine and the web page on it, under a base path; give the page's address."""
+    """Give the address of a page on a simulated engine, under a base path."""
+    yield from served(tmp_path)
+
+
+@pytest.fixture
+def locked_desk(tmp_path: Path) -> Iterator[str]:
+    """Give the address of the same page, which asks who comes."""
+    yield from served(tmp_path, "--web-login", SERVEBENCH_WEB_LOGIN=LOGIN)
+
+
+def served(tmp_path: Path, *options: str, **environ: str) -> Iterator[str]:
+    (tmp_path / "desk.yaml").write_text(WORKLOAD, encoding="utf-8")
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("SERVEBENCH_", "LOCUST_"))}
     with sim_starter(tmp_path) as start_sim:
         sim, port = start_sim(preset="demo"), free_port()
         command = [
-            *(sys.executable, "-m", "servebench.cli", "ui", "--url", f"http://127.0.0.1:{sim.port}", "--workers", "1"),
-            *("--web-port", str(port), "--web-base-path", BASE, "--drain", "2s", "--out", str(tmp_path / "runs")),
+            *(sys.executable, "-m", "servebench.cli", "ui", "desk.yaml", "--url", f"http://127.0.0.1:{sim.port}"),
+            *("--workers", "1", "--web-port", str(port), "--web-base-path", BASE, "--drain", "2s"),
+            *("--out", str(tmp_path / "runs"), *options),
         ]
         with (tmp_path / "ui.log").open("wb") as log:
             process = subprocess.Popen(
-                command, cwd=tmp_path, env={**kept, "PYTHONPATH": str(ROOT / "src")}, stdout=log, stderr=log
+                command, cwd=tmp_path, env={**kept, "PYTHONPATH": str(ROOT / "src"), **environ}, stdout=log, stderr=log
             )
         try:
             yield f"http://127.0.0.1:{port}{BASE}"
@@ -89,7 +116,8 @@ def opened(browser: Any, address: str) -> tuple[Any, list[str]]:  # noqa: ANN401
 
     page.on("console", heard)
     page.on("pageerror", lambda error: complaints.append(str(error)))
-    page.on("dialog", lambda dialog: complaints.append(dialog.message))
+    page.heard_dialog = lambda dialog: complaints.append(dialog.message)
+    page.on("dialog", page.heard_dialog)
     for _ in range(150):
         try:
             page.goto(f"{address}/")
@@ -124,6 +152,8 @@ def refused_forms(page: Any) -> None:  # noqa: ANN401 - playwright has no types
     closed = f"http://127.0.0.1:{free_port()}"
     submit(page, host=closed)
     page.wait_for_selector(f"text=Host: nothing listens at {closed}", timeout=SLOW_MS)
+    submit(page, host="http://eve:pw-canary-9@127.0.0.1:1")
+    page.wait_for_selector("text=Host: no user, password or query here", timeout=SLOW_MS)
 
 
 def on_a_phone_in_the_dark(page: Any) -> None:  # noqa: ANN401 - playwright has no types
@@ -163,7 +193,7 @@ def test_an_operator_starts_watches_changes_the_rate_stops_and_opens_the_report(
         "/TTFT p95 [0-9]/.test(document.querySelector('#sb-llm .facts')?.innerText)", timeout=SLOW_MS
     )
     page.wait_for_function("/running [0-9]/.test(document.querySelector('#sb-llm .facts')?.innerText)", timeout=SLOW_MS)
-    assert page.locator("#sb-llm figure").count() == 10
+    assert page.locator("#sb-llm figure").count() == 11
     assert "no data yet" not in page.inner_text("#sb-llm figure:nth-of-type(2)")
     assert page.locator("#sb-llm figure:nth-of-type(2) path").count() >= 3
 
@@ -182,14 +212,16 @@ def test_an_operator_starts_watches_changes_the_rate_stops_and_opens_the_report(
         "document.querySelector('#sb-llm.ended .bar b')?.textContent.startsWith('ENDED')", timeout=SLOW_MS
     )
     page.wait_for_selector("#sb-llm a:has-text('Report of this run')", timeout=2 * SLOW_MS)
+    page.wait_for_selector("header #sb-over-note:has-text('ended')", timeout=SLOW_MS)
+    assert page.evaluate("document.body.classList.contains('sb-over')"), "Locust's last rate no longer looks current"
     shot(page, "ended")
     page.click("#sb-llm a:has-text('Report of this run')")
-    page.wait_for_selector("text=interactive", timeout=SLOW_MS)
+    page.wait_for_selector("h1:has-text('desk')", timeout=SLOW_MS)
     assert "servebench" in page.title()
 
     page.goto(f"{desk}/servebench/runs")
     page.wait_for_selector("li", timeout=SLOW_MS)
-    assert "interactive" in page.inner_text("li")
+    assert "desk" in page.inner_text("li")
     assert page.locator("li a:has-text('report.html')").count() == 1
     shot(page, "runs")
     assert complaints == []
@@ -236,3 +268,63 @@ def test_a_shipped_workload_is_chosen_and_drives_itself(desk: str, browser: Any)
     manifest = page.request.get(run_json).json()
     assert (manifest["name"], manifest["engine"]) == ("demo", "plan")
     assert complaints == []
+
+
+def test_phases_have_their_dots_rows_and_limits_and_reset_asks_first(desk: str, browser: Any) -> None:  # noqa: ANN401
+    page, complaints = opened(browser, desk)
+    assert page.request.post(
+        f"{desk}/swarm", form={"user_count": "1", "spawn_rate": "1", "drive": "as planned"}
+    ).json()["success"]
+    page.goto(f"{desk}/?tab=llm")
+    page.wait_for_function("document.querySelectorAll('#sb-llm .legend path.dot').length === 2", timeout=2 * SLOW_MS)
+    dots = page.locator("#sb-llm figure:has-text('against load')")
+    page.wait_for_function("document.querySelectorAll('#sb-llm tbody tr:has(td)').length >= 6", timeout=SLOW_MS)
+    assert dots.locator(".legend span span").all_inner_texts() == ["calm", "brisk"]
+    assert len({mark.get_attribute("d") for mark in dots.locator(".legend path").all()}) == 2, "a shape for each phase"
+    facts = page.inner_text("#sb-llm .facts")
+    assert "✓ met < 10000" in facts.replace(",", "")
+    assert "✗ missed < 1" in facts
+    assert page.locator("#sb-llm figure:has-text('Chunk gap') line.limit").count() == 1
+    dots.locator("summary").click()
+    page.wait_for_function("document.querySelectorAll('#sb-llm details[open] tbody tr').length >= 2", timeout=SLOW_MS)
+    assert dots.locator("thead th").all_inner_texts() == ["phase", "sent req/s", "n", "p50 ms", "p95 ms"]
+
+    asked: list[str] = []
+    page.remove_listener("dialog", page.heard_dialog)
+
+    def refuse(dialog: Any) -> None:  # noqa: ANN401 - playwright has no types
+        asked.append(dialog.message)
+        dialog.dismiss()
+
+    page.once("dialog", refuse)
+    before = page.request.get(f"{desk}/stats/requests").json()["stats"][-1]["num_requests"]
+    page.click("button:has-text('Reset')")
+    page.wait_for_timeout(500)
+    assert len(asked) == 1
+    assert asked[0].startswith("Reset Locust's statistics?")
+    assert page.request.get(f"{desk}/stats/requests").json()["stats"][-1]["num_requests"] >= before > 0
+    assert complaints == []
+
+
+def test_a_page_with_a_login_shows_nothing_before_it(locked_desk: str, browser: Any) -> None:  # noqa: ANN401
+    page = browser.new_page()
+    for _ in range(150):
+        try:
+            page.goto(f"{locked_desk}/")
+        except sync_api.Error:
+            page.wait_for_timeout(200)
+        else:
+            break
+    page.wait_for_selector("input[name=password]", timeout=SLOW_MS)
+    for path in ("servebench/live", "servebench/runs", "servebench/llm_tab.js", "stats/requests"):
+        assert page.request.get(f"{locked_desk}/{path}", max_redirects=0).status in {302, 401}
+    name, _, password = LOGIN.partition(":")
+    page.fill("input[name=username]", name)
+    page.fill("input[name=password]", "wrong")
+    page.click("button[type=submit]")
+    page.wait_for_selector("text=Wrong name or password.", timeout=SLOW_MS)
+    page.fill("input[name=username]", name)
+    page.fill("input[name=password]", password)
+    page.click("button[type=submit]")
+    page.wait_for_selector("input[name=userCount]", timeout=SLOW_MS)
+    assert page.request.get(f"{locked_desk}/servebench/live").json()["run"] == {"state": "ready"}

@@ -16,6 +16,7 @@ from servebench.core.target import parse_target
 from servebench.core.units import NS_PER_S
 from servebench.inquiry.secrets import HEADERS, PROXY, VARIABLES, read_secrets
 
+WEB_LOGIN = "SERVEBENCH_WEB_LOGIN"
 # A variable left over from another run must not steer this one; a key is what the user exported for the workers.
 _OWN_PREFIXES = (
     "LOCUST_",
@@ -137,6 +138,8 @@ def master_environment(
         "SERVEBENCH_COMMAND": json.dumps(list(launch.command)),
         **{name: value for name, value in optional.items() if value is not None},
     }
+    if f"{WEB_LOGIN}_FILE" in base:
+        extra[f"{WEB_LOGIN}_FILE"] = str(Path(base[f"{WEB_LOGIN}_FILE"]).absolute())
     environment = child_environment(base, drop_prefixes=(*_OWN_PREFIXES, *VARIABLES), extra=extra)
     return environment if launch.model is not None else environment | _secrets(base, launch)
 
@@ -144,6 +147,8 @@ def master_environment(
 def worker_environment(base: Mapping[str, str], launch: Launch, workload_path: Path | None) -> dict[str, str]:
     """Return a worker's environment: the master's, with the user's key and tokenizer."""
     environment = master_environment(base, launch, workload_path, None) | _secrets(base, launch)
+    for name in (WEB_LOGIN, f"{WEB_LOGIN}_FILE"):  # only the master has a page
+        environment.pop(name, None)
     if launch.tokenizer is not None:
         environment["SERVEBENCH_TOKENIZER"] = str(launch.tokenizer.absolute())
     return environment

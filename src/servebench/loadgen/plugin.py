@@ -4,6 +4,7 @@ Locust logs and forgets what a listener raises: those here catch, so that nothin
 """
 
 import logging
+import os
 import signal
 import sys
 from typing import Any
@@ -16,6 +17,7 @@ from servebench.core.errors import InputError
 from servebench.loadgen import compat
 from servebench.loadgen.desk.prometheus_export import serve
 from servebench.loadgen.desk.web import WebDesk
+from servebench.loadgen.desk.web_login import install_login, read_login
 from servebench.loadgen.master.role import MasterRole
 from servebench.loadgen.options import add_options
 from servebench.loadgen.settings import Settings
@@ -64,6 +66,8 @@ class Plugin:
         try:
             settings = Settings.from_environment()
             refuse_long_stop(environment.stop_timeout)
+            asks = environment.web_ui is not None and environment.web_ui.web_login
+            login = read_login(os.environ) if asks else None
         except InputError as error:
             # Locust turns an exception here into exit code 1 and a traceback.
             log.error("%s", error)  # noqa: TRY400
@@ -74,6 +78,8 @@ class Plugin:
             self._master = MasterRole(environment, settings)
             serve(self._master.meters, settings.metrics_listen)
             if environment.web_ui is not None:
+                if login is not None:
+                    install_login(environment.web_ui, login)
                 WebDesk(environment, self._master.board, settings.out, self._master.mark).install()
             gevent.signal_handler(signal.SIGINT, self._master.on_interrupt)
         if isinstance(runner, WorkerRunner | LocalRunner):

@@ -9,11 +9,15 @@ import msgspec
 
 from servebench.core.units import NS_PER_MS
 from servebench.loadgen.messages import Health, Status, Totals
-from servebench.loadgen.sketch import Sketch
+from servebench.loadgen.sketch import Rolling, Sketch
 from servebench.metrics.columns import FAILED_OUTCOMES
 
 LATENCY_WINDOW_S = 60
 RATE_WINDOW_S = 10
+DOT_S = 10
+"""A point of load against latency is over so many seconds."""
+MAX_PHASES = 12
+"""Phases whose latencies are told apart live; older ones are in the tables of record."""
 HOPELESS_N = 20
 """A run of which so many requests failed, and none went well, tells no more by going on."""
 WAITING_BYTES = 1 << 16
@@ -61,7 +65,11 @@ class LiveView:
         self._second: dict[str, Sketch] = {name: Sketch() for name in LATENCIES}
         self.whole: dict[str, Sketch] = {name: Sketch() for name in LATENCIES}
         """Everything since the run began."""
-        self._minute: dict[str, deque[dict[int, int]]] = {name: deque(maxlen=LATENCY_WINDOW_S) for name in self._second}
+        self.phases: dict[str, dict[str, Sketch]] = {}
+        """The same by the phase in which the answers came, newest last, MAX_PHASES at most."""
+        self._minute = {name: Rolling(LATENCY_WINDOW_S) for name in LATENCIES}
+        self._dot = Rolling(DOT_S)
+        self._ticks = 0
         self._history: deque[tuple[float, Totals]] = deque(maxlen=RATE_WINDOW_S + 1)
 
     def take(self, status: Status) -> None:
@@ -79,14 +87,11 @@ class LiveView:
         """Return the sums over all workers."""
         return sum_totals(self._totals.values())
 
-    def tick(self, t_s: float) -> dict[str, Any]:
-        """Close the current second and return the figures of a status line."""
+    def tick(self, t_s: float, phase: str | None = None) -> dict[str, Any]:
+        """Close the current second, which `phase` went on in, and return the figures of a status line."""
         total = self.totals()
         self._history.append((t_s, total))
-        for name, sketch in self._second.items():
-            counts = sketch.take()
-            self.whole[name].merge(counts)
-            self._minute[name].append(counts)
+        self._close_second(phase)
         first_s, first = self._history[0]
         span_s = t_s - first_s
         answered = sum(total.outcomes.values())
@@ -110,15 +115,41 @@ class LiveView:
                 total.cached_tokens - first.cached_tokens, total.cacheable_tokens - first.cacheable_tokens
             ),
             "outcomes": total.outcomes,
-            **{f"{name}_ms": self._quantiles(name) for name in LATENCIES},
+            **{f"{name}_ms": _quantiles(self._minute[name].sketch()) for name in LATENCIES},
+            "dot": self._dot_of(phase, rate(total.dispatched, first.dispatched)),
             "client": worst_health(self._health.values()),
         }
 
-    def _quantiles(self, name: str) -> dict[str, Any]:
-        merged = Sketch()
-        for counts in self._minute[name]:
-            merged.merge(counts)
-        return {"n": len(merged), **{label: _ms(merged.quantile_ns(q)) for label, q in _QUANTILES}}
+    def _close_second(self, phase: str | None) -> None:
+        by_phase = self._phase_sketches(phase) if phase is not None else {}
+        for name, sketch in self._second.items():
+            counts = sketch.take()
+            self.whole[name].merge(counts)
+            self._minute[name].push(counts)
+            if name in by_phase:
+                by_phase[name].merge(counts)
+            if name == "ttft":
+                self._dot.push(counts)
+
+    def _phase_sketches(self, phase: str) -> dict[str, Sketch]:
+        if phase not in self.phases:
+            self.phases[phase] = {name: Sketch() for name in LATENCIES}
+            for old in list(self.phases)[:-MAX_PHASES]:
+                del self.phases[old]
+        return self.phases[phase]
+
+    def _dot_of(self, phase: str | None, sent_per_s: float | None) -> dict[str, Any] | None:
+        """Return load and TTFT of the last 10 s every 10 s, None in between and where no answer came."""
+        self._ticks += 1
+        sketch = self._dot.sketch()
+        if self._ticks % DOT_S or not len(sketch):
+            return None
+        told = _quantiles(sketch)
+        return {"phase": phase, "sent_per_s": sent_per_s, "n": told["n"], "p50": told["p50"], "p95": told["p95"]}
+
+
+def _quantiles(sketch: Sketch) -> dict[str, Any]:
+    return {"n": len(sketch), **{label: _ms(sketch.quantile_ns(q)) for label, q in _QUANTILES}}
 
 
 _QUANTILES = (("p50", 0.5), ("p95", 0.95), ("p99", 0.99), ("max", 1.0))

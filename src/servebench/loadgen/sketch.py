@@ -1,7 +1,7 @@
 """Know the live sketch: a sparse log-bucket histogram, mergeable by adding counts. For watching, never of record."""
 
 import math
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -82,6 +82,31 @@ class Sketch:
             if seen > rank:
                 return _UNIT_NS * 2 * _GAMMA**bucket / (1 + _GAMMA)
         return None
+
+
+class Rolling:
+    """The sketch of the last `length` steps; a step costs what it adds and drops, however long the window is."""
+
+    def __init__(self, length: int) -> None:
+        self._steps: deque[Mapping[int, int]] = deque()
+        self._length = length
+        self._sum: Counter[int] = Counter()
+
+    def push(self, counts: Mapping[int, int]) -> None:
+        """Add the counts of the newest step, and forget those of the one that falls out."""
+        self._steps.append(counts)
+        self._sum.update(counts)
+        if len(self._steps) > self._length:
+            for bucket, count in self._steps.popleft().items():
+                left = self._sum[bucket] - count
+                if left:
+                    self._sum[bucket] = left
+                else:
+                    del self._sum[bucket]
+
+    def sketch(self) -> Sketch:
+        """Return the window as a sketch of its own."""
+        return Sketch(self._sum)
 
 
 def middles_ns(buckets: NDArray[np.int64]) -> NDArray[np.float64]:

@@ -84,6 +84,14 @@ def test_the_key_reaches_workers_only_and_its_file_as_an_absolute_path() -> None
     assert "SERVEBENCH_API_KEY" not in worker_environment(base, _launch(with_key=False), None)
 
 
+def test_only_the_master_is_told_who_may_use_the_page() -> None:
+    base = {"SERVEBENCH_WEB_LOGIN": "eve:pw-canary", "SERVEBENCH_WEB_LOGIN_FILE": "login.txt"}
+    master = master_environment(base, _launch(), None, None)
+    assert master["SERVEBENCH_WEB_LOGIN"] == "eve:pw-canary"
+    assert master["SERVEBENCH_WEB_LOGIN_FILE"] == str(Path("login.txt").absolute())
+    assert not {name for name in worker_environment(base, _launch(), None) if "WEB_LOGIN" in name}
+
+
 def test_what_options_say_reaches_the_workers_beside_the_secrets_and_wins(tmp_path: Path) -> None:
     file = tmp_path / "headers"
     file.write_text("api-key: sk-canary\nX-Team: old\n", encoding="utf-8")

@@ -1,13 +1,17 @@
 """What the operator's page is told: points without gaps, bounded answers, null for what is unknown."""
 
+import gc
 import json
+from types import FunctionType, ModuleType
 from typing import Any
 
 import numpy as np
 
 from servebench.loadgen.desk.live_board import COLUMNS, MAX_POINTS, POINTS_A_POLL, LiveBoard, percentile_rows
+from servebench.loadgen.messages import Health, Status, Totals
 from servebench.loadgen.progress import LATENCIES, LiveView
 from servebench.loadgen.sketch import Sketch
+from servebench.workload.model import Objective
 
 NOTHING = {name: Sketch() for name in LATENCIES}
 
@@ -89,3 +93,61 @@ def test_a_percentile_is_shown_from_ten_values_beyond_it_on() -> None:
     assert abs(rows["ttft"]["p95"] - 190) < 2
     assert rows["ttft"]["p99"] is None
     assert rows["tpot"]["p50"] is None
+
+
+DAY_S = 24 * 3600
+
+
+def held(view: LiveView, board: LiveBoard) -> int:
+    """Return how many things are kept alive by the live figures."""
+    seen: set[int] = set()
+    queue: list[Any] = [vars(view), vars(board)]
+    while queue:
+        thing = queue.pop()
+        if id(thing) in seen or not gc.is_tracked(thing) or isinstance(thing, type | ModuleType | FunctionType):
+            continue
+        seen.add(id(thing))
+        queue += gc.get_referents(thing)
+    return len(seen)
+
+
+def test_a_day_of_points_holds_no_more_than_two_hours_of_them() -> None:
+    view, board, sizes = LiveView(), LiveBoard(), []
+    board.begin("r")
+    for second in range(DAY_S):
+        if second % 10 == 0:  # enough to fill each of the view's windows many times over
+            sketch = dict.fromkeys(range(second % 41, second % 41 + 3), 1)
+            told = Status(
+                run_id="r",
+                worker_id="a",
+                done=False,
+                totals=Totals(dispatched=second, outcomes={"ok": second}),
+                ttft=sketch,
+                tpot={},
+                chunk_gap={},
+                health=Health(),
+            )
+            view.take(told)
+            figures = view.tick(float(second), f"p{second // 3600}")
+        board.take(figures | {"t_s": float(second)}, view.whole, view.phases)
+        if second % 60 == 0:
+            board.event("marker", f"word {second}", second)
+        if second in {2 * 3600, DAY_S - 1}:
+            sizes.append((held(view, board), len(json.dumps(board.answer(0)))))
+    (early, early_bytes), (late, late_bytes) = sizes
+    assert late < 1.05 * early, "phases up to their limit are all that may be added"
+    assert max(early_bytes, late_bytes) < 50_000
+    assert len(view.whole["ttft"]) == 3 * DAY_S // 10, "the whole run is counted all the same"
+
+
+def test_objectives_that_a_chart_can_show_are_told_in_ms() -> None:
+    board = LiveBoard()
+    objectives = (
+        Objective(metric="ttft", quantile=0.95, limit=800e6),
+        Objective(metric="error_rate", quantile=None, limit=0.01),
+        Objective(metric="longest_gap", quantile=0.95, limit=1e9),
+    )
+    board.begin("r", objectives)
+    assert board.answer(0)["limits"] == [{"metric": "ttft", "quantile": "p95", "limit": 800.0}]
+    board.begin("r2")
+    assert board.answer(0)["limits"] == []

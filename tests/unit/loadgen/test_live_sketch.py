@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from servebench.loadgen.sketch import RELATIVE_ERROR, Sketch
+from servebench.loadgen.sketch import RELATIVE_ERROR, Rolling, Sketch
 
 values_ns = st.lists(st.integers(1_000, 10**12), min_size=1, max_size=300)
 
@@ -30,6 +30,22 @@ def test_merging_equals_counting_together(first: list[int], second: list[int]) -
     one.merge(other.take())
     assert one.counts == both.counts
     assert len(other) == 0
+
+
+@given(
+    steps=st.lists(st.lists(st.integers(1_000, 10**11), max_size=5), min_size=1, max_size=12), length=st.integers(1, 5)
+)
+def test_a_rolling_window_is_the_sketch_of_its_last_steps(steps: list[list[int]], length: int) -> None:
+    rolling, counts = Rolling(length), []
+    for values in steps:
+        step = Sketch()
+        step.add_all(np.array(values, np.int64))
+        counts.append(step.take())
+        rolling.push(counts[-1])
+    expected = Sketch()
+    for kept in counts[-length:]:
+        expected.merge(kept)
+    assert dict(rolling.sketch().counts) == dict(expected.counts), "no bucket is left over at 0"
 
 
 def test_an_empty_sketch_has_no_quantile() -> None:

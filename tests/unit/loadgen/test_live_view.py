@@ -6,7 +6,7 @@ import os
 import pytest
 
 from servebench.loadgen.messages import Health, Status, Totals
-from servebench.loadgen.progress import LiveView, ProgressPipe, hopeless, sum_totals, worst_health
+from servebench.loadgen.progress import MAX_PHASES, LiveView, ProgressPipe, hopeless, sum_totals, worst_health
 from servebench.loadgen.sketch import Sketch
 
 
@@ -118,3 +118,32 @@ HOPELESS = {
 def test_a_run_is_hopeless_when_twenty_requests_failed_and_none_went_well(name: str) -> None:
     totals, why = HOPELESS[name]
     assert hopeless(totals) == why
+
+
+def test_every_ten_seconds_a_dot_tells_load_and_latency_of_those_ten() -> None:
+    view, dots = LiveView(), []
+    for second in range(20):
+        ttft_ns = 100_000_000 if second < 10 else 300_000_000
+        view.take(status("a", Totals(dispatched=4 * (second + 1)), ttft_ns))
+        dots.append(view.tick(float(second), "calm" if second < 10 else "brisk")["dot"])
+    assert [index for index, dot in enumerate(dots) if dot is not None] == [9, 19]
+    first, second_dot = dots[9], dots[19]
+    assert (first["phase"], first["n"], first["sent_per_s"]) == ("calm", 10, 4.0)
+    assert (second_dot["phase"], second_dot["n"]) == ("brisk", 10)
+    assert first["p50"] == pytest.approx(100, rel=0.005)
+    assert second_dot["p95"] == pytest.approx(300, rel=0.005)
+
+
+def test_ten_seconds_without_an_answer_have_no_dot() -> None:
+    view = LiveView()
+    assert [view.tick(float(second), "calm")["dot"] for second in range(10)] == [None] * 10
+
+
+def test_latencies_are_told_apart_by_the_phase_in_which_they_came_and_old_phases_go() -> None:
+    view = LiveView()
+    for number in range(MAX_PHASES + 3):
+        view.take(status("a", Totals(), 1_000_000 * (number + 1)))
+        view.tick(float(number), f"p{number}")
+    assert list(view.phases) == [f"p{number}" for number in range(3, MAX_PHASES + 3)]
+    assert view.phases["p3"]["ttft"].quantile_ns(0.5) == pytest.approx(4_000_000, rel=0.005)
+    assert len(view.whole["ttft"]) == MAX_PHASES + 3

@@ -47,6 +47,14 @@ def test_a_host_that_cannot_be_reached_is_refused_with_the_reason() -> None:
     assert fault == "Host: nothing listens at http://127.0.0.1:9"
 
 
+@pytest.mark.parametrize("host", ["http://eve:pw-canary@10.0.0.1:8000", "http://10.0.0.1:8000/v1?key=canary"])
+def test_a_host_that_holds_a_secret_is_refused_without_repeating_it(host: str) -> None:
+    fault = form_fault({"host": host}, running_host=None, reach=reached)
+    assert fault is not None
+    assert "no user, password or query here" in fault
+    assert "canary" not in fault
+
+
 def test_while_a_run_goes_on_its_host_stays() -> None:
     going = "http://127.0.0.1:8000"
     assert form_fault({"user_count": "5", "host": going + "/"}, running_host=going, reach=reached) is None

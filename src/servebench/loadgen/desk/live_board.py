@@ -5,12 +5,14 @@ For watching, never of record. It lives as long as the master and is bounded: an
 
 import datetime
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+from servebench.core.units import NS_PER_MS
 from servebench.loadgen.progress import LATENCIES
 from servebench.loadgen.sketch import Sketch
 from servebench.metrics.registry import METRIC_BY_NAME
+from servebench.workload.model import Objective
 
 MAX_POINTS = 3600
 MAX_EVENTS = 200
@@ -43,8 +45,9 @@ _PLACES: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("waiting", ("server", "waiting")),
     ("kv", ("server", "kv_usage")),
     ("queue", ("server", "queue_ms")),
+    ("dot", ("dot",)),
 )
-"""Column of a point, and where a status line has it."""
+"""Column of a point, and where a status line has it; `dot` is null but every 10 s."""
 
 COLUMNS: tuple[str, ...] = (*(name for name, _ in _PLACES), "errors")
 """`errors` is a map of class to number in that second, {} in most."""
@@ -82,23 +85,33 @@ class LiveBoard:
         self._head: dict[str, Any] = {"state": "ready"}
         self._errors: Mapping[str, int] = {}
         self._whole: Mapping[str, Sketch] = {}
+        self._phases: Mapping[str, Mapping[str, Sketch]] = {}
+        self._limits: list[dict[str, Any]] = []
         self._rows: list[dict[str, Any]] | None = []
+        self._phase_rows: list[dict[str, Any]] = []
 
-    def begin(self, run_id: str) -> None:
-        """Forget the run before."""
+    def begin(self, run_id: str, objectives: Sequence[Objective] = ()) -> None:
+        """Forget the run before; the objectives of this one are drawn as limits."""
+        self._limits = limits_of(objectives)
         self._first += len(self._points)
         self._points.clear()
         self._events.clear()
         self._head, self._errors, self._rows = {"state": "preparing", "run_id": run_id}, {}, []
+        self._phase_rows = []
 
-    def take(self, line: Mapping[str, Any], whole: Mapping[str, Sketch]) -> None:
-        """Add a status line of the run, and the sketches since it began."""
+    def take(
+        self,
+        line: Mapping[str, Any],
+        whole: Mapping[str, Sketch],
+        phases: Mapping[str, Mapping[str, Sketch]] | None = None,
+    ) -> None:
+        """Add a status line of the run, the sketches since it began, and those of its phases."""
         if len(self._points) == MAX_POINTS:
             self._first += 1
         self._points.append([*(_rounded(_at(line, path)) for _, path in _PLACES), self._newly_failed(line)])
         self._head = {name: line.get(name) for name in _HEAD}
         self._head["now"] = _now()
-        self._whole, self._rows = whole, None
+        self._whole, self._phases, self._rows = whole, phases or {}, None
 
     def event(self, kind: str, text: str, t_ns: int | None) -> None:
         """Add something that happened."""
@@ -111,6 +124,9 @@ class LiveBoard:
         end = self._first + begin + len(points)
         if self._rows is None:  # only when somebody looks, and once a second however many do
             self._rows = percentile_rows(self._whole)
+            self._phase_rows = [
+                {"phase": phase, **row} for phase, whole in self._phases.items() for row in phase_rows(whole)
+            ]
         return {
             "run": self._head,
             "columns": COLUMNS,
@@ -120,6 +136,8 @@ class LiveBoard:
             "points": points,
             "events": list(self._events)[-40:],
             "table": self._rows,
+            "phases": self._phase_rows,
+            "limits": self._limits,
         }
 
     def _newly_failed(self, line: Mapping[str, Any]) -> dict[str, int]:
@@ -127,6 +145,21 @@ class LiveBoard:
         new = {name: count - self._errors.get(name, 0) for name, count in errors.items()}
         self._errors = errors
         return {name: count for name, count in new.items() if count > 0}
+
+
+def limits_of(objectives: Sequence[Objective]) -> list[dict[str, Any]]:
+    """Return the objectives that a live chart can show: metric, label of the quantile, limit in ms."""
+    return [
+        {"metric": o.metric, "quantile": f"p{100 * o.quantile:g}", "limit": o.limit / NS_PER_MS}
+        for o in objectives
+        if o.quantile is not None and o.metric in LATENCIES
+    ]
+
+
+def phase_rows(whole: Mapping[str, Sketch]) -> list[dict[str, Any]]:
+    """Return n, p50 and p95 of a phase by metric; a metric without a value has no row."""
+    kept = ("name", "title", "unit", "n", "p50", "p95")
+    return [{name: row[name] for name in kept} for row in percentile_rows(whole) if row["n"]]
 
 
 def percentile_rows(whole: Mapping[str, Sketch]) -> list[dict[str, Any]]:
@@ -172,6 +205,8 @@ def _at(line: Mapping[str, Any], path: tuple[str, ...]) -> Any:  # noqa: ANN401 
 
 def _rounded(value: Any) -> Any:  # noqa: ANN401 - a JSON value
     """Return a float with four significant digits, anything else as it is: the page has fewer pixels than that."""
+    if isinstance(value, Mapping):
+        return {name: _rounded(one) for name, one in value.items()}
     return float(f"{value:.4g}") if isinstance(value, float) else value
 
 

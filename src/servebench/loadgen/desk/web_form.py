@@ -65,5 +65,10 @@ def _host_fault(host: str, running_host: str | None, reach: Callable[[Target], s
         target = parse_target(host, "Host:")
     except InputError as error:
         return str(error)
+    if target.authorization or target.query:
+        return (
+            "Host: no user, password or query here: this page shows its host to everybody. Start with "
+            "servebench ui --url, which keeps them to itself"
+        )
     why = reach(target)
     return None if why is None else f"Host: {why}"

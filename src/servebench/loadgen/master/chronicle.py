@@ -88,6 +88,7 @@ class Chronicle:
         if not now and now_ns - self._last_line_ns < NS_PER_S:
             return
         self._last_line_ns = now_ns
+        progress = self.runbook.progress(t_ns)
         line = {
             "kind": "status",
             "state": state,
@@ -96,13 +97,13 @@ class Chronicle:
             "t_s": max(0, t_ns) / NS_PER_S,
             "duration_s": self.duration_ns / NS_PER_S if self.duration_ns is not None else None,
             "workers": workers,
-            **self.runbook.progress(t_ns),
-            **self.view.tick(now_ns / NS_PER_S),
+            **progress,
+            **self.view.tick(now_ns / NS_PER_S, progress.get("phase")),
             "server": self.scrape.figures() if self.scrape is not None else None,
         }
         self.pipe.send(line)
         if self.board is not None:
-            self.board.take(line, self.view.whole)
+            self.board.take(line, self.view.whole, self.view.phases)
         if self.meters is not None:
             self.meters.take(line)
 

@@ -6,6 +6,7 @@ import logging
 import subprocess
 import sys
 import time
+from functools import partial
 from typing import Any, NoReturn
 
 import gevent
@@ -230,12 +231,18 @@ class MasterRole:
         if self._chronicle is not None:
             self._chronicle.board = None  # a run that still drains is no longer the one that is watched
         self._chronicle = chronicle
-        self.board.begin(run_id)
+        self.board.begin(run_id, workload.objectives)
         self.meters.begin(chronicle.view)
         chronicle.ask_engines(places_to_ask(settings.metrics_urls, target, workload.target.endpoint))
         run = Coordinator(order, self._channel, chronicle, self._is_present)
         if not settings.keep_going and manifest.engine != "tokens":  # by hand, the operator sees it and decides
-            chronicle.give_up = lambda why: run.request_stop(why, drain_ns=min(settings.drain_ns, GIVE_UP_DRAIN_NS))
+            chronicle.give_up = partial(run.request_stop, drain_ns=min(settings.drain_ns, GIVE_UP_DRAIN_NS))
+        self._set_going(run_id, run)
+        log.info("run %s began in %s", run_id, folder.root)
+        return run
+
+    def _set_going(self, run_id: str, run: Coordinator) -> None:
+        """Let the workers that are here take part, and follow the run to its end."""
         self._runs = {i: other for i, other in self._runs.items() if not other.finished.is_set()} | {run_id: run}
         self._followers = [follower for follower in self._followers if not follower.ready()]
         for worker_id, hello in self._helloed.items():
@@ -243,8 +250,6 @@ class MasterRole:
                 run.welcome(hello)
         gevent.spawn(run.run)
         self._followers.append(gevent.spawn(self._follow, run))
-        log.info("run %s began in %s", run_id, folder.root)
-        return run
 
     def _manifest(
         self, run_id: str, now: datetime.datetime, workload: Workload, schedule: Schedule | None, target_url: str

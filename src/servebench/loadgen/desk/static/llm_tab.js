@@ -9,19 +9,22 @@
   const CPU_LIMIT = 0.85, LAG_LIMIT_MS = 20, MAX_POINTS = 3600;
   const CHARTS = [
     { title: "Load (req/s, last 10 s)", series: [["planned", "offered"], ["sent", "sent"], ["answered", "answered"]] },
-    { title: "TTFT (ms, last 60 s)", series: [["ttft_p50", "p50"], ["ttft_p95", "p95"], ["ttft_p99", "p99"]] },
-    { title: "Chunk gap, TPOT (ms, last 60 s)", series: [["gap_p50", "gap p50"], ["gap_p95", "gap p95"], ["tpot_p95", "TPOT p95"]] },
-    { title: "Request, sent to end (ms, last 60 s)", series: [["e2e_p50", "p50"], ["e2e_p95", "p95"]] },
+    { title: "TTFT (ms, last 60 s)", limit: "ttft", series: [["ttft_p50", "p50"], ["ttft_p95", "p95"], ["ttft_p99", "p99"]] },
+    { title: "Chunk gap, TPOT (ms, last 60 s)", limit: "tpot", series: [["gap_p50", "gap p50"], ["gap_p95", "gap p95"], ["tpot_p95", "TPOT p95"]] },
+    { title: "Request, sent to end (ms, last 60 s)", limit: "e2e", series: [["e2e_p50", "p50"], ["e2e_p95", "p95"]] },
     { title: "Tokens/s (answered, last 10 s)", series: [["out_tokens", "out"], ["in_tokens", "in"]] },
     { title: "In flight; server running, waiting", series: [["inflight", "in flight"], ["running", "running"], ["waiting", "waiting"]] },
     { title: "Server: KV cache, cached prompt tokens (%)", scale: 100, series: [["kv", "KV in use"], ["cached", "cached"]] },
     { title: "Errors per second, by class", errors: true },
+    { title: "TTFT p95 (ms) against load (sent req/s), a dot per 10 s", dots: true, limit: "ttft" },
     { title: "Client p99 (ms)", series: [["dispatch_lag", "dispatch lag"], ["read_delay", "read delay"], ["hub_lag", "hub lag"]] },
     { title: "Client CPU of the busiest worker (%)", scale: 100, series: [["cpu", "CPU"]] },
   ];
+  const SHAPES = ["M-4 0a4 4 0 1 0 8 0a4 4 0 1 0 -8 0", "M0 -5L5 0L0 5L-5 0Z", "M-4 -4H4V4H-4Z", "M0 -5L5 4H-5Z", "M-4 -4L4 4M4 -4L-4 4", "M0 -5V5M-5 0H5"];
+  const TABLE_ROWS = 20;
   const NAMES = { ready: "READY", preparing: "PREPARING", running: "RUNNING", draining: "DRAINING", closing: "CLOSING", closed: "ENDED" };
 
-  let box = null, parts = {}, next = 0, columns = [], points = [], last = null, paused = false, windowS = 300, said = 0, busy = false;
+  let box = null, parts = {}, next = 0, columns = [], points = [], last = null, paused = false, windowS = 300, said = 0, busy = false, ticks = 0;
 
   function make(parent, name, attributes, text) {
     const node = document.createElement(name);
@@ -55,13 +58,68 @@
     const legend = make(frame, "div", { class: "legend" });
     const svg = draw(frame, "svg", { role: "img" });
     svg.setAttribute("aria-label", spec.title);
-    return { spec, frame, legend, svg };
+    const details = make(frame, "details");
+    make(details, "summary", {}, "numbers");
+    const numbers = make(make(details, "div", { class: "numbers", tabindex: "0", role: "region", "aria-label": `${spec.title}: numbers` }), "table");
+    details.addEventListener("toggle", paintAll);
+    return { spec, frame, legend, svg, details, numbers };
   }
   function seriesOf(spec, shown) {
     if (!spec.errors) return spec.series.map(([key, label]) => ({ label, values: shown.map((p) => p[columns.indexOf(key)]) }));
     const at = columns.indexOf("errors");
     const classes = [...new Set(shown.flatMap((p) => Object.keys(p[at])))].sort().slice(0, 5);
     return classes.map((label) => ({ label, values: shown.map((p) => p[at][label] || 0) }));
+  }
+  // The numbers behind a chart, while somebody reads them: newest first, evenly thinned.
+  function fill(one, head, rows) {
+    if (!one.details.open) { one.numbers.replaceChildren(); return; }
+    const step = Math.max(1, Math.ceil(rows.length / TABLE_ROWS)), shown = rows.filter((_, i) => (rows.length - 1 - i) % step === 0).reverse();
+    one.numbers.replaceChildren();
+    const top = make(make(one.numbers, "thead"), "tr"), body = make(one.numbers, "tbody");
+    for (const name of head) make(top, "th", { scope: "col" }, name);
+    for (const row of shown) { const line = make(body, "tr"); for (const cell of row) make(line, "td", {}, cell); }
+  }
+  function limitsOf(spec) { return spec.limit && last && last.limits ? last.limits.filter((l) => l.metric === spec.limit) : []; }
+  // A limit far above all that was measured would flatten it, so that one is not drawn.
+  function topOf(most, limits) { return niceTop(Math.max(most, ...limits.map((l) => l.limit).filter((l) => l <= 3 * most))); }
+  function limitLine(svg, limit, y, W) {
+    draw(svg, "line", { x1: LEFT, x2: W - RIGHT, y1: y(limit.limit), y2: y(limit.limit), stroke: "var(--ink)", "stroke-width": 1.5, "stroke-dasharray": "9 5", class: "limit" });
+    draw(svg, "text", { x: W - RIGHT, y: y(limit.limit) - 4, "text-anchor": "end" }, `${limit.quantile} < ${figure(limit.limit)}`);
+  }
+  function grid(svg, top, y, W) {
+    for (let k = 0; k <= 4; k++) {
+      const v = top * k / 4;
+      draw(svg, "line", { x1: LEFT, x2: W - RIGHT, y1: y(v), y2: y(v), stroke: "var(--line)" });
+      draw(svg, "text", { x: LEFT - 6, y: y(v) + 4, "text-anchor": "end" }, figure(v));
+    }
+  }
+  // Load against latency: colour and shape say which phase; the last dot is ringed.
+  function paintDots(one, shown) {
+    const { spec, svg, legend } = one, at = columns.indexOf("dot"), W = Math.max(240, one.frame.clientWidth - 20);
+    const dots = shown.map((p) => p[at]).filter((d) => d && d.sent_per_s !== null && d.p95 !== null), limits = limitsOf(spec);
+    const top = topOf(Math.max(0, ...dots.map((d) => d.p95)), limits), right = niceTop(Math.max(0, ...dots.map((d) => d.sent_per_s)));
+    const x = (v) => LEFT + v / right * (W - LEFT - RIGHT), y = (v) => H - BOTTOM - v / top * (H - TOP - BOTTOM);
+    const phases = [...new Set(dots.map((d) => d.phase))];
+    svg.setAttribute("viewBox", `0 0 ${W} ${H}`);
+    svg.replaceChildren();
+    grid(svg, top, y, W);
+    for (let k = 0; k <= 4; k++) draw(svg, "text", { x: x(right * k / 4), y: H - 6, "text-anchor": k === 0 ? "start" : k === 4 ? "end" : "middle" }, figure(right * k / 4));
+    for (const limit of limits) if (limit.limit <= top) limitLine(svg, limit, y, W);
+    const look = (phase) => { const i = phases.indexOf(phase), line = i % 6 > 3; return { d: SHAPES[i % 6], fill: line ? "none" : `var(--c${i % 6 + 1})`, stroke: `var(--c${i % 6 + 1})`, "stroke-width": line ? 2 : 0, class: "dot" }; };
+    dots.forEach((d, i) => {
+      const mark = draw(svg, "path", { ...look(d.phase), transform: `translate(${x(d.sent_per_s).toFixed(1)} ${y(d.p95).toFixed(1)})`, opacity: 0.45 + 0.55 * (i + 1) / dots.length });
+      draw(mark, "title", {}, `${d.phase || "–"}: ${figure(d.sent_per_s)} req/s, p50 ${figure(d.p50)} ms, p95 ${figure(d.p95)} ms, n ${d.n}`);
+    });
+    if (dots.length) draw(svg, "circle", { cx: x(dots[dots.length - 1].sent_per_s), cy: y(dots[dots.length - 1].p95), r: 8, fill: "none", stroke: "var(--ink)" });
+    legend.replaceChildren();
+    for (const phase of phases) {
+      const item = make(legend, "span"), key = draw(item, "svg", { viewBox: "-7 -7 14 14", width: 14, height: 14, style: "display:inline-block;width:14px;height:14px;margin-right:5px" });
+      draw(key, "path", look(phase));
+      make(item, "span", {}, phase || "–");
+    }
+    if (!dots.length) make(legend, "span", {}, "no data yet: the first dot comes after 10 s");
+    svg.setAttribute("aria-label", `${spec.title}: ${dots.length} dots`);
+    fill(one, ["phase", "sent req/s", "n", "p50 ms", "p95 ms"], dots.map((d) => [d.phase || "–", figure(d.sent_per_s), figure(d.n), figure(d.p50), figure(d.p95)]));
   }
   function path(values, x, y) {
     let out = "", pen = false;
@@ -78,16 +136,13 @@
     svg.setAttribute("viewBox", `0 0 ${W} ${H}`);
     const series = seriesOf(spec, shown).map((s) => ({ ...s, values: s.values.map((v) => v === null || v === undefined ? v : v * scale) }));
     const times = shown.map((p) => p[0]), t1 = times[times.length - 1] || 0, t0 = Math.min(times[0] || 0, t1 - 10);
-    const known = series.flatMap((s) => s.values).filter((v) => v !== null && v !== undefined);
-    const top = niceTop(Math.max(0, ...known));
+    const known = series.flatMap((s) => s.values).filter((v) => v !== null && v !== undefined), limits = limitsOf(spec);
+    const top = topOf(Math.max(0, ...known), limits);
     const x = (i) => LEFT + (times[i] - t0) / (t1 - t0) * (W - LEFT - RIGHT);
     const y = (v) => H - BOTTOM - v / top * (H - TOP - BOTTOM);
     svg.replaceChildren();
-    for (let k = 0; k <= 4; k++) {
-      const v = top * k / 4;
-      draw(svg, "line", { x1: LEFT, x2: W - RIGHT, y1: y(v), y2: y(v), stroke: "var(--line)" });
-      draw(svg, "text", { x: LEFT - 6, y: y(v) + 4, "text-anchor": "end" }, figure(v));
-    }
+    grid(svg, top, y, W);
+    for (const limit of limits) if (limit.limit <= top) limitLine(svg, limit, y, W);
     for (let k = 0; k <= 4; k++) {
       const at = LEFT + k / 4 * (W - LEFT - RIGHT);
       draw(svg, "text", { x: at, y: H - 6, "text-anchor": k === 0 ? "start" : k === 4 ? "end" : "middle" }, minutes(Math.max(0, t0 + (t1 - t0) * k / 4)));
@@ -107,6 +162,7 @@
     });
     if (!known.length) make(legend, "span", {}, spec.errors ? "none" : "no data yet");
     svg.setAttribute("aria-label", `${spec.title}: ${legend.textContent}`);
+    fill(one, ["at", ...series.map((s) => s.label)], shown.map((p, i) => [minutes(p[0]), ...series.map((s) => figure(s.values[i]))]));
   }
 
   function build(anchor) {
@@ -148,6 +204,7 @@
     parts.charts = make(box, "div", { class: "charts" });
     parts.list = CHARTS.map(chart);
     parts.table = make(make(box, "div", { class: "wide" }), "table");
+    parts.phases = make(make(box, "div", { class: "wide" }), "table");
     const happened = make(box, "div", { class: "wide" });
     make(happened, "b", {}, "What happened");
     parts.events = make(happened, "ol", { class: "events", tabindex: "0", "aria-label": "Events, newest first" });
@@ -169,12 +226,18 @@
       .catch(() => { parts.fault.textContent = "The master does not answer."; });
   }
 
+  // An objective with its state in words and a glyph, never by colour alone.
+  function goal(metric, value) {
+    const limit = last.limits && last.limits.find((l) => l.metric === metric && l.quantile === "p95");
+    if (!limit || value === null || value === undefined) return "";
+    return value >= limit.limit ? ` ✗ missed < ${figure(limit.limit)}` : value >= 0.9 * limit.limit ? ` ~ close < ${figure(limit.limit)}` : ` ✓ met < ${figure(limit.limit)}`;
+  }
   function facts(run) {
     const p = points[points.length - 1], at = (name) => p ? p[columns.indexOf(name)] : null;
     // What a stop cut off, and what was never sent, is no answer of the server's.
     const failed = Object.entries(run.errors || {}).reduce((sum, [name, n]) => sum + (/^(cancelled|shed)/.test(name) ? 0 : n), 0);
     const words = [
-      `sent ${figure(run.sent)}`, `in flight ${figure(run.inflight)}`, `TTFT p95 ${figure(at("ttft_p95"))} ms`, `TPOT p95 ${figure(at("tpot_p95"))} ms`,
+      `sent ${figure(run.sent)}`, `in flight ${figure(run.inflight)}`, `TTFT p95 ${figure(at("ttft_p95"))} ms${goal("ttft", at("ttft_p95"))}`, `TPOT p95 ${figure(at("tpot_p95"))} ms${goal("tpot", at("tpot_p95"))}`,
       `out ${figure(at("out_tokens"))} tok/s`, `errors ${run.ok + failed > 0 ? figure(100 * failed / (run.ok + failed)) : "–"} %`,
       `late ${figure(run.late)}`, `shed ${figure(run.shed)}`, `workers ${figure(run.workers)}`,
     ];
@@ -204,6 +267,19 @@
       for (const key of ["n", "p50", "p90", "p95", "p99", "p999", "max"]) make(line, "td", {}, figure(row[key]));
     }
   }
+  function phaseTable(rows) {
+    parts.phases.parentNode.style.display = rows.length ? "" : "none";
+    parts.phases.replaceChildren();
+    const head = make(make(parts.phases, "thead"), "tr"), names = [...new Set(rows.map((r) => r.phase))], metrics = [...new Map(rows.map((r) => [r.name, `${r.title} (${r.unit})`]))];
+    make(head, "th", { scope: "col" }, "live, by phase in which the answer came");
+    for (const [, title] of metrics) for (const q of ["n", "p50", "p95"]) make(head, "th", { scope: "col" }, q === "n" ? `${title} n` : q);
+    const body = make(parts.phases, "tbody");
+    for (const name of names) {
+      const line = make(body, "tr");
+      make(line, "td", {}, name);
+      for (const [metric] of metrics) { const row = rows.find((r) => r.phase === name && r.name === metric) || {}; for (const q of ["n", "p50", "p95"]) make(line, "td", {}, figure(row[q])); }
+    }
+  }
   function links(answer) {
     const run = answer.run;
     parts.links.replaceChildren();
@@ -223,7 +299,7 @@
     const step = Math.ceil(shown.length / 600), thin = step > 1 ? shown.filter((_, i) => i % step === 0 || i === shown.length - 1) : shown;
     parts.empty.hidden = points.length > 0;
     parts.charts.style.display = points.length ? "" : "none";
-    if (points.length) parts.list.forEach((one) => paint(one, thin, last.events));
+    if (points.length) parts.list.forEach((one) => one.spec.dots ? paintDots(one, shown) : paint(one, thin, last.events));
   }
   function show(answer) {
     const run = answer.run, ended = run.state === "closed";
@@ -232,12 +308,13 @@
     points = points.concat(answer.points).slice(-MAX_POINTS);
     last = answer; next = answer.next;
     box.classList.toggle("ended", ended);
+    staleness(run);
     box.classList.toggle("dark", isDark());
     parts.state.textContent = (NAMES[run.state] || run.state) + (ended && run.now ? ` ${wall(run.now)}` : run.t_s ? ` ${minutes(run.t_s)}` : "");
     parts.where.textContent = run.phase || "";
     if (document.activeElement !== parts.rate && run.planned_per_s !== null && run.planned_per_s !== undefined && parts.rate.value === "") parts.rate.value = String(run.planned_per_s);
     parts.apply.disabled = run.state !== "running" || !answer.by_hand;
-    facts(run); banner(run); table(answer.table); links(answer); paintAll();
+    facts(run); banner(run); table(answer.table); phaseTable(answer.phases || []); links(answer); paintAll();
     parts.events.replaceChildren(...answer.events.slice().reverse().map((e) => make(null, "li", {}, `${wall(e.at)}  ${e.kind}: ${e.text}`)));
     if (Date.now() - said > 10000 && !ended) { said = Date.now(); parts.live.textContent = `${parts.state.textContent}. ${parts.facts.textContent}`; }
   }
@@ -259,6 +336,27 @@
       }
     } catch { if (box) parts.state.textContent = "The master does not answer."; } finally { busy = false; }
   }
+
+  // After a stop Locust's header goes on showing the last rate as if it were current: its figures are greyed and dated.
+  function staleness(run) {
+    const over = run.state === "closed", text = over && run.now ? `ended ${wall(run.now)}` : "";
+    document.body.classList.toggle("sb-over", over);
+    const header = document.querySelector("header");
+    let note = document.getElementById("sb-over-note");
+    if (!over || !header) { if (note) note.remove(); return; }
+    if (!note) note = make(header, "div", { id: "sb-over-note", role: "status" });
+    if (note.textContent !== text) note.textContent = text;
+  }
+  async function watchState() {
+    if (busy || document.hidden) return;
+    try { const reply = await fetch(`${BASE}live?since=${Number.MAX_SAFE_INTEGER}`); if (reply.ok) staleness((await reply.json()).run); } catch { /* the tab says so */ }
+  }
+  // Reset throws away all that Locust has counted, at once and for everybody: it asks first.
+  document.addEventListener("click", (event) => {
+    const button = event.target instanceof Element ? event.target.closest("button") : null;
+    if (!button || button.closest("#sb-llm") || button.textContent.trim().toLowerCase() !== "reset") return;
+    if (!window.confirm("Reset Locust's statistics? They start again at 0 for everybody who watches; the run's own files stay.")) { event.preventDefault(); event.stopImmediatePropagation(); }
+  }, true);
 
   // Words of Locust's own forms: a number of users is an offered rate here.
   const each = Number(document.currentScript.dataset.ratePerUser || "1");
@@ -282,7 +380,8 @@
 
   function tick() {
     if (new URLSearchParams(location.search).get("tab") !== "llm") {
-      if (box) { box.remove(); box = null; }
+      if (box) { box.remove(); box = null; next = 0; }
+      if (++ticks % 5 === 1) watchState();
       return;
     }
     if (!box || !box.isConnected) {
