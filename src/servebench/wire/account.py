@@ -5,7 +5,7 @@ from array import array
 from servebench.core.outcomes import ChunkKind, Outcome, TokenSource
 from servebench.core.records import Chunks, ToolCall
 from servebench.wire.endpoint import KIND_CODE, Called, Delta, Ending, Endpoint, PayloadError, Usage
-from servebench.wire.lenient import body_error_text
+from servebench.wire.lenient import body_error_text, sound
 from servebench.wire.outcome import Ruling
 from servebench.wire.plain import Run
 from servebench.wire.sse import Event
@@ -186,13 +186,17 @@ class Account:
             self._text.append(text)
             self._room -= len(text)
 
-    def add_pending(self, event: Event) -> None:
-        """Account for an event left without its blank line at a clean end; it counts if its JSON is whole."""
+    def add_pending(self, event: Event) -> bool:
+        """Account for an event left without its blank line at a clean end; return whether its JSON is whole.
+
+        If it is not, the event does not count.
+        """
         try:
             self._decode(event.data)
         except PayloadError:
-            return
+            return False
         self.add(event)
+        return True
 
     def add_whole(self, delta: Delta) -> None:
         """Account for an answer that came as one body: no event, hence no chunk and no token time."""
@@ -238,22 +242,28 @@ class Account:
 
     def text(self) -> str | None:
         """Return the answer text of choice 0, None where it was not kept, or not all of it, or none can be."""
-        return "".join(self._text) if self._keep_text and self._room > 0 else None
+        return sound("".join(self._text)) if self._keep_text and self._room > 0 else None
 
     def asides(self) -> tuple[str, ...]:
         """Return what else was generated, joined per choice and kind; () where `text` is None."""
-        return tuple(map("".join, self._asides.values())) if self._keep_text and self._room > 0 else ()
+        if not self._keep_text or self._room <= 0:
+            return ()
+        return tuple(sound("".join(texts)) for texts in self._asides.values())
 
     def tools(self) -> tuple[ToolCall, ...]:
         """Return the tools that choice 0 calls, in order; () where `text` is None."""
         if not self._keep_text or self._room <= 0:
             return ()
-        return tuple(ToolCall(name, "".join(arguments)) for name, arguments in self._calls)
+        return tuple(ToolCall(sound(name), sound("".join(arguments))) for name, arguments in self._calls)
 
     def count(self, *, streamed: bool) -> tuple[int | None, TokenSource | None]:
-        """Return answer tokens and their source: the last usage, else the number of token events of a stream."""
-        if self.usage is not None and self.usage.output_tokens is not None:
-            return self.usage.output_tokens, TokenSource.USAGE
+        """Return answer tokens and their source: the last usage, else the number of token events of a stream.
+
+        A usage counts only if no token event follows it: else it was of the start, or a running total that ended early.
+        """
+        counted = None if self.usage is None else self.usage.output_tokens
+        if counted is not None and self._usage_event >= self._last_token_event():
+            return counted, TokenSource.USAGE
         return (self.token_events, TokenSource.EVENTS) if streamed else (None, None)
 
     def _count_reads(self, more: int) -> None:
@@ -261,6 +271,11 @@ class Account:
         self.read += more
         if self.read > _MOST_SHORT and self._reads.typecode == "H":
             self._reads = array("i", self._reads)
+
+    def _last_token_event(self) -> int:
+        """Return which event was the last with text; -1 where there was none, as in an answer in one piece."""
+        kinds = self._kinds
+        return next((at for at in range(len(kinds) - 1, -1, -1) if kinds[at] <= _LAST_TOKEN_CODE), -1)
 
     def _take_sign(self, delta: Delta) -> None:
         """Take an event that carries no text: only the terminal signal and an error close the account."""
@@ -275,11 +290,16 @@ class Account:
             self._choices.extend(bytes(len(self._ns) - 1 - len(self._choices)))
             self._choices.append(delta.choice)
         tokens = delta.tokens
-        if delta.usage is not None:
+        usage = delta.usage
+        if usage is not None:
+            if usage.output_tokens == 0 and self.first_token_ns is not None:
+                # A server that does not count sends 0 with the text, or after a count of its own.
+                usage = usage._replace(output_tokens=None)
             if tokens is None and delta.kind <= _LAST_TOKEN_CODE:
-                tokens = self._since_last_usage(delta.usage)
-            self.usage = delta.usage.over(self.usage)
-            self._usage_event = len(self._ns) - 1
+                tokens = self._since_last_usage(usage)
+            self.usage = usage.over(self.usage)
+            if usage.output_tokens is not None:
+                self._usage_event = len(self._ns) - 1
         if tokens is not None:
             self._tokens.extend(array("i", [-1]) * (len(self._ns) - 1 - len(self._tokens)))
             self._tokens.append(tokens)

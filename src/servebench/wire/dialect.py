@@ -1,5 +1,6 @@
 """Know what all dialects share: the kinds of events, typed decoding with a second try, counts, and body writing."""
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
@@ -81,7 +82,7 @@ def read_unusual(payload: bytes, mark: Delta) -> dict[str, Any] | Delta:
     Raises PayloadError for a payload that is no JSON object.
     """
     stripped = payload.strip()
-    if stripped == b"[DONE]":
+    if stripped.strip(b'"').upper() == b"[DONE]":
         return mark
     if not stripped or stripped.startswith(b":"):
         # A proxy that wraps comments as data sends `data: : keep-alive`; it carries nothing.
@@ -96,7 +97,7 @@ def convert(value: object, kind: type[T], payload: bytes) -> T:
     """Return a loose value as the dialect's type; raises PayloadError, quoting the payload, where it is not."""
     try:
         return msgspec.convert(value, kind)
-    except (msgspec.ValidationError, RecursionError) as error:
+    except (msgspec.ValidationError, RecursionError, UnicodeEncodeError) as error:
         msg = f"{error}: {excerpt(payload, 300)}"
         raise PayloadError(msg) from None
 
@@ -115,6 +116,8 @@ def as_json(value: object) -> str:
     """Return a decoded value as JSON text; "" for None, for nothing inside, and for what is too deep to write."""
     try:
         return msgspec.json.encode(value).decode() if value else ""
+    except UnicodeEncodeError:
+        return json.dumps(value, ensure_ascii=False)
     except RecursionError:
         return ""
 

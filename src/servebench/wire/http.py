@@ -1,15 +1,30 @@
 """Know how one HTTP/1 response is framed: status, the headers that matter, body parts, and what may follow.
 
-Syntax is llhttp's (through httptools). A response that breaks it becomes a fault, never an exception.
+Syntax is llhttp's (through httptools). A response that breaks it becomes a fault, never an exception. What RFC 9112
+lets or makes a client take is taken: folded headers, bare line feeds in a head, blanks behind a chunk's size, a
+Content-Length beside chunks (which win; such a connection is not used again).
 """
+
+import re
+from email.utils import parsedate_to_datetime
 
 import httptools
 
 MAX_HEAD_BYTES = 64 * 1024
 
 _KEPT = frozenset(
-    {b"content-type", b"content-encoding", b"content-length", b"transfer-encoding", b"retry-after", b"location"}
+    {
+        b"content-type",
+        b"content-encoding",
+        b"content-length",
+        b"date",
+        b"location",
+        b"retry-after",
+        b"transfer-encoding",
+    }
 )
+_LISTS = frozenset({b"content-encoding", b"transfer-encoding"})
+"""Headers of which several make one list."""
 
 
 class ResponseParser:
@@ -23,6 +38,7 @@ class ResponseParser:
 
     __slots__ = (
         "_arriving",
+        "_doubtful",
         "_keep_all",
         "_parser",
         "_parts",
@@ -41,9 +57,16 @@ class ResponseParser:
     def __init__(self, *, keep_all: bool = False) -> None:
         self._keep_all = keep_all
         self._parser = httptools.HttpResponseParser(self)
+        self._parser.set_dangerous_leniencies(
+            lenient_headers=True,
+            lenient_chunked_length=True,
+            lenient_optional_cr_before_lf=True,
+            lenient_spaces_after_chunk_size=True,
+        )
         self._parts: list[bytes] = []
         self._arriving: dict[bytes, bytes] = {}
         self._received = 0
+        self._doubtful = False
         self.head_done = False
         self.status: int | None = None
         self.headers: dict[bytes, bytes] = {}
@@ -63,6 +86,20 @@ class ResponseParser:
             return self._parts
         if self.fault is not None:
             return self._parts
+        if not self.head_done:
+            self._received += len(data)
+            room = MAX_HEAD_BYTES - self._received
+            if room < 0:
+                # Stop at the bound, so that it does not matter where a read is cut.
+                self._parse(data[:room])
+                if not self.head_done and self.fault is None:
+                    self.fault = f"response head is longer than {MAX_HEAD_BYTES} bytes"
+                data = data[room:]
+        if data and self.fault is None:
+            self._parse(data)
+        return self._parts
+
+    def _parse(self, data: bytes) -> None:
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserUpgrade:
@@ -71,12 +108,7 @@ class ResponseParser:
             if self.complete:
                 self.extra = True
             else:
-                self.fault = str(error)
-        if not self.head_done:
-            self._received += len(data)
-            if self._received > MAX_HEAD_BYTES and self.fault is None:
-                self.fault = f"response head is longer than {MAX_HEAD_BYTES} bytes"
-        return self._parts
+                self.fault = str(error) if self.head_done else f"no head of HTTP/1: {error}"
 
     def release(self) -> None:
         """Let go of the parser, which refers back here; nothing may be fed afterwards.
@@ -94,6 +126,10 @@ class ResponseParser:
         """Keep a header of the head; trailers are no part of it (called by the parser)."""
         name = name.lower()
         if (name in _KEPT or self._keep_all) and not self.head_done:
+            if b"\n" in value:
+                value = b" ".join(value.split())
+            if name in _LISTS and name in self._arriving:
+                value = self._arriving[name] + b", " + value
             self._arriving[name] = value
 
     def on_headers_complete(self) -> None:
@@ -109,6 +145,7 @@ class ResponseParser:
         self.head_done = True
         chunked = b"chunked" in self.headers.get(b"transfer-encoding", b"").lower()
         self.length_delimited = b"content-length" in self.headers and not chunked
+        self._doubtful = chunked and b"content-length" in self.headers
         self.close_delimited = not (chunked or self.length_delimited or status in {204, 304})
 
     def on_body(self, part: bytes) -> None:
@@ -120,7 +157,7 @@ class ResponseParser:
         """Note the end of the final message (called by the parser)."""
         if self.head_done and not self.complete:
             self.complete = True
-            self.keep_alive = bool(self._parser.should_keep_alive())
+            self.keep_alive = bool(self._parser.should_keep_alive()) and not self._doubtful
 
     @property
     def begun(self) -> bool:
@@ -141,3 +178,24 @@ class ResponseParser:
     def reusable(self) -> bool:
         """Whether another request may be sent on the connection."""
         return self.complete and self.keep_alive and not self.extra and self.fault is None
+
+
+def retry_after_s(value: bytes | None, date: bytes | None) -> float | None:
+    """Return a Retry-After in seconds: as it is, or a point in time less the response's own Date; else None.
+
+    The server's clock is compared with itself, so that nobody else's is asked. A time that is past is 0.
+    """
+    if value is None or len(value) > 40:
+        return None
+    if re.fullmatch(rb"\s*\d{1,15}(\.\d{1,9})?\s*", value):
+        return float(value)
+    until, now = _moment(value), None if date is None else _moment(date)
+    return None if until is None or now is None else max(0.0, until - now)
+
+
+def _moment(text: bytes) -> float | None:
+    """Return a date of HTTP in seconds; None for what is none."""
+    try:
+        return parsedate_to_datetime(text.decode("latin-1")).timestamp()
+    except (ValueError, TypeError, OverflowError):
+        return None

@@ -1,7 +1,7 @@
 """Know how to read JSON that a strict decoder refuses although nothing that matters is wrong with it.
 
-Servers send NaN and Infinity inside log probabilities, content as a list of parts, and lone surrogates. This path is
-taken only after the strict one failed.
+Servers send NaN and Infinity inside log probabilities, content as a list of parts, and lone surrogates: halves of one
+character where an event ends inside it. This path is taken only after the strict one failed.
 """
 
 import json
@@ -17,7 +17,7 @@ _MAX_ERROR_DEPTH = 4
 
 
 def load_object(payload: bytes) -> dict[str, Any]:
-    """Return the JSON object in a payload, non-finite numbers allowed, lone surrogates replaced.
+    """Return the JSON object in a payload, non-finite numbers allowed; lone surrogates stay in values (see `sound`).
 
     Raises PayloadError, with a bounded excerpt, for anything else, and for what is longer than MAX_LENIENT_BYTES.
     """
@@ -25,7 +25,7 @@ def load_object(payload: bytes) -> dict[str, Any]:
         msg = f"{len(payload)} bytes that are not as the dialect has them: {excerpt(payload, 300)}"
         raise PayloadError(msg)
     try:
-        value = _sound(json.loads(payload.decode("utf-8")))
+        value = _with_sound_keys(json.loads(payload.decode("utf-8")))
     except (ValueError, RecursionError) as error:
         msg = f"no JSON ({type(error).__name__}): {excerpt(payload)}"
         raise PayloadError(msg) from None
@@ -35,14 +35,21 @@ def load_object(payload: bytes) -> dict[str, Any]:
     return value
 
 
-def _sound(value: object) -> object:
-    """Return a JSON value whose texts can be encoded."""
-    if isinstance(value, str):
-        return value.encode("utf-8", "replace").decode()
+def sound(text: str) -> str:
+    """Return text that can be encoded: halves of a character that met are joined, those left alone are replaced."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+    return text
+
+
+def _with_sound_keys(value: object) -> object:
+    """Return a JSON value whose keys can be encoded."""
     if isinstance(value, list):
-        return [_sound(item) for item in value]
+        return [_with_sound_keys(item) for item in value]
     if isinstance(value, dict):
-        return {_sound(key): _sound(item) for key, item in value.items()}
+        return {sound(key): _with_sound_keys(item) for key, item in value.items()}
     return value
 
 

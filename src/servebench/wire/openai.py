@@ -22,6 +22,11 @@ from servebench.wire.dialect import (
 from servebench.wire.endpoint import MAX_CHOICE, Called, Delta, ParamValue, Usage
 from servebench.wire.lenient import error_text, load_object
 
+NO_ERROR_CODES: frozenset[int | str] = frozenset({0, 200, "", "0", "200", "ok", "success"})
+FAILED_REASONS = frozenset({"error", "abort"})
+"""Finish reasons by which a server says that it gave the answer up."""
+_ODD_REASONS = FAILED_REASONS | {"null"}
+
 
 def pin(tokens: int) -> Mapping[str, ParamValue]:
     """Return the parameters that make an answer exactly so long.
@@ -50,6 +55,15 @@ class UsageFields(msgspec.Struct, gc=False):
     completion_tokens: int | None = None
     prompt_tokens_details: PromptDetails | None = None
     completion_tokens_details: CompletionDetails | None = None
+    prompt_cache_hit_tokens: int | None = None
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+
+
+class Vendor(msgspec.Struct, gc=False):
+    """What a vendor puts beside the choices, `x_groq` here; only its usage counts."""
+
+    usage: UsageFields | None = None
 
 
 class LogProbs(msgspec.Struct, gc=False):
@@ -65,6 +79,8 @@ class Choice(Protocol):
     index: int | None
     finish_reason: str | None
     logprobs: LogProbs | None
+    usage: UsageFields | None
+    error: Any
 
 
 C = TypeVar("C", bound=Choice)
@@ -82,6 +98,7 @@ class Envelope(Protocol[C_co]):
     usage: UsageFields | None
     error: Any  # a string, an object or null, as the server likes
     model: str | None
+    x_groq: Vendor | None
 
 
 Said: TypeAlias = tuple[int, str | None, str | None]
@@ -101,6 +118,8 @@ def read_envelope(
     An event with several choices counts under the first that carries generated text, else under the first.
     """
     choices = envelope.choices
+    if envelope.x_groq is not None or (choices and _is_odd(choices)):
+        _put_right(envelope)
     usage = None if envelope.usage is None else read_usage(envelope.usage)
     if envelope.error:
         return Delta(ERROR, error=error_text(envelope.error), usage=usage, model=envelope.model)
@@ -124,6 +143,29 @@ def read_envelope(
     return Delta(
         kind, 0, text, finish or None, 1, ended, usage, envelope.model, aside=aside, tokens=tokens, calls=calls
     )
+
+
+def _is_odd(choices: Sequence[Choice]) -> bool:
+    """Return whether choices hold what belongs elsewhere; asked of every event."""
+    choice = choices[0]
+    return (
+        choice.finish_reason in _ODD_REASONS or choice.usage is not None or choice.error is not None or len(choices) > 1
+    )
+
+
+def _put_right(envelope: Envelope[C]) -> None:
+    """Move what some servers put into a choice or a vendor's object to where the dialect has it, in place."""
+    if envelope.usage is None and envelope.x_groq is not None:
+        envelope.usage = envelope.x_groq.usage
+    for choice in envelope.choices or ():
+        if choice.finish_reason == "null":
+            choice.finish_reason = None
+        if choice.error:
+            envelope.error = envelope.error or choice.error
+        elif choice.finish_reason in FAILED_REASONS:
+            envelope.error = envelope.error or f"finish_reason {choice.finish_reason}"
+        if envelope.usage is None:
+            envelope.usage = choice.usage
 
 
 def _read_other(index: int, choice: Choice, said: Said, usage: Usage | None, model: str | None) -> Delta:
@@ -180,15 +222,17 @@ def _token_count(logprobs: LogProbs) -> int | None:
 
 
 def read_usage(fields: UsageFields) -> Usage | None:
-    """Return the counts of a usage object; None where it counts no answer tokens, as `{}` does."""
-    output = count(fields.completion_tokens)
-    if output is None:
+    """Return the counts of a usage object; None where it counts nothing, as `{}` does."""
+    asked, answered = fields.prompt_tokens, fields.completion_tokens
+    asked = count(fields.input_tokens if asked is None else asked)
+    answered = count(fields.output_tokens if answered is None else answered)
+    if asked is None and answered is None:
         return None
     prompt, completion = fields.prompt_tokens_details, fields.completion_tokens_details
     return Usage(
-        count(fields.prompt_tokens),
-        output,
-        None if prompt is None else count(prompt.cached_tokens),
+        asked,
+        answered,
+        count(fields.prompt_cache_hit_tokens if prompt is None else prompt.cached_tokens),
         None if completion is None else count(completion.reasoning_tokens),
     )
 
@@ -240,9 +284,9 @@ def body_decoder(decode_event: Callable[[bytes], Delta]) -> Callable[[bytes], De
 def stated_error(payload: bytes) -> str | None:
     """Return the message of an object without choices that says it is an error, as older servers send it; else None."""
     value = load_object(payload)
-    if value.get("object") == "error" or (isinstance(value.get("code"), int) and "message" in value):
-        return error_text(value)
-    return None
+    code = value.get("code")
+    failed_by_code = isinstance(code, int | str) and code not in NO_ERROR_CODES and "message" in value
+    return error_text(value) if failed_by_code or value.get("object") == "error" else None
 
 
 def write_body(fields: Mapping[str, object], params: Mapping[str, ParamValue], *, stream: bool) -> bytes:

@@ -9,7 +9,18 @@ from servebench.core.records import Message
 from servebench.wire.dialect import CONTENT, FINISH, OTHER, REASONING, REFUSAL, ROLE, TOOL, listed
 from servebench.wire.endpoint import Called, Endpoint, ParamValue
 from servebench.wire.lenient import join_parts
-from servebench.wire.openai import LogProbs, Said, UsageFields, body_decoder, event_decoder, joined, pin, write_body
+from servebench.wire.openai import (
+    LogProbs,
+    Said,
+    UsageFields,
+    Vendor,
+    body_decoder,
+    event_decoder,
+    joined,
+    pin,
+    write_body,
+)
+from servebench.wire.openai_repair import repair_envelope, repair_tools
 from servebench.wire.plain import NothingListed, SomeText
 
 
@@ -18,9 +29,20 @@ class _Function(msgspec.Struct, gc=False):
     arguments: str | None = None
 
 
+class _Custom(msgspec.Struct, gc=False):
+    name: str | None = None
+    input: str | None = None
+
+
 class _ToolCall(msgspec.Struct, gc=False):
     index: int | None = None
     function: _Function | None = None
+    custom: _Custom | None = None
+
+
+class _Audio(msgspec.Struct, gc=False):
+    transcript: str | None = None
+    data: str | None = None
 
 
 class _Spoken(msgspec.Struct, gc=False):
@@ -31,6 +53,7 @@ class _Spoken(msgspec.Struct, gc=False):
     refusal: str | None = None
     tool_calls: list[_ToolCall] | None = None
     function_call: _Function | None = None
+    audio: _Audio | None = None
 
 
 class _Choice(msgspec.Struct, gc=False):
@@ -39,6 +62,8 @@ class _Choice(msgspec.Struct, gc=False):
     delta: _Spoken | None = None
     message: _Spoken | None = None
     logprobs: LogProbs | None = None
+    usage: UsageFields | None = None
+    error: Any = None
 
 
 class _Chat(msgspec.Struct, gc=False):
@@ -46,6 +71,7 @@ class _Chat(msgspec.Struct, gc=False):
     usage: UsageFields | None = None
     error: Any = None
     model: str | None = None
+    x_groq: Vendor | None = None
 
 
 def body(
@@ -84,6 +110,9 @@ def _classify_rest(choice: _Choice, said: _Spoken) -> Said:
         return TOOL, None, called
     if said.refusal:
         return REFUSAL, None, said.refusal
+    if said.audio is not None and (said.audio.transcript or said.audio.data):
+        # Sound is the answer, but no text of it; what is said in it is text that was generated.
+        return CONTENT, None, said.audio.transcript or None
     if choice.finish_reason:
         return FINISH, None, None
     return (ROLE if said.role else OTHER), None, None
@@ -91,7 +120,7 @@ def _classify_rest(choice: _Choice, said: _Spoken) -> Said:
 
 def _called(said: _Spoken) -> str | None:
     """Return names and arguments of the tools that are called, None where nothing of them is there."""
-    functions = [call.function for call in said.tool_calls or ()] + [said.function_call]
+    functions = [*map(_function, said.tool_calls or ()), said.function_call]
     return joined(*(text for function in functions if function for text in (function.name, function.arguments)))
 
 
@@ -100,26 +129,28 @@ def _calls(choice: _Choice) -> tuple[Called, ...]:
     said = choice.delta or choice.message
     if said is None:
         return ()
-    found = [
-        Called(call.index, call.function.name, call.function.arguments)
-        for call in said.tool_calls or ()
-        if call.function is not None
-    ]
+    parts = ((call.index, _function(call)) for call in said.tool_calls or ())
+    found = [Called(index, part.name, part.arguments) for index, part in parts if part is not None]
     if said.function_call is not None:
         found.append(Called(None, said.function_call.name, said.function_call.arguments))
     return tuple(found)
 
 
+def _function(call: _ToolCall) -> _Function | None:
+    """Return the function that a call names; a custom tool has free text for arguments."""
+    custom = call.custom
+    return call.function if custom is None else _Function(name=custom.name, arguments=custom.input)
+
+
 def _repair(value: dict[str, Any]) -> None:
+    repair_envelope(value)
     for choice in listed(value.get("choices")):
-        if not isinstance(choice, dict):
-            continue
-        choice.pop("logprobs", None)
         for key in ("delta", "message"):
-            said = choice.get(key)
+            said = choice.get(key) if isinstance(choice, dict) else None
             if isinstance(said, dict):
                 for part in ("content", "reasoning_content", "reasoning"):
                     said[part] = join_parts(said.get(part))
+                repair_tools(said)
 
 
 class _PlainDelta(msgspec.Struct, gc=False):
@@ -129,6 +160,7 @@ class _PlainDelta(msgspec.Struct, gc=False):
     refusal: None = None
     tool_calls: NothingListed = None
     function_call: None = None
+    audio: None = None
 
 
 class _PlainChoice(msgspec.Struct, gc=False):
@@ -136,12 +168,15 @@ class _PlainChoice(msgspec.Struct, gc=False):
     index: Literal[0] = 0
     finish_reason: None = None
     logprobs: None = None
+    usage: None = None
+    error: None = None
 
 
 class _PlainChat(msgspec.Struct, gc=False):
     choices: tuple[_PlainChoice]
     usage: None = None
     error: None = None
+    x_groq: None = None
 
 
 _plain = msgspec.json.Decoder(_PlainChat).decode

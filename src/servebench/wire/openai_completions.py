@@ -9,7 +9,8 @@ from servebench.core.records import Message
 from servebench.wire.dialect import CONTENT, FINISH, OTHER, REASONING, listed, prompt_text
 from servebench.wire.endpoint import Endpoint, ParamValue
 from servebench.wire.lenient import join_parts
-from servebench.wire.openai import LogProbs, Said, UsageFields, body_decoder, event_decoder, pin, write_body
+from servebench.wire.openai import LogProbs, Said, UsageFields, Vendor, body_decoder, event_decoder, pin, write_body
+from servebench.wire.openai_repair import repair_envelope
 from servebench.wire.plain import SomeText
 
 
@@ -19,6 +20,8 @@ class _Choice(msgspec.Struct, gc=False):
     text: str | None = None
     reasoning: str | None = None
     logprobs: LogProbs | None = None
+    usage: UsageFields | None = None
+    error: Any = None
 
 
 class _Completion(msgspec.Struct, gc=False):
@@ -26,6 +29,7 @@ class _Completion(msgspec.Struct, gc=False):
     usage: UsageFields | None = None
     error: Any = None
     model: str | None = None
+    x_groq: Vendor | None = None
 
 
 def body(
@@ -50,9 +54,9 @@ def _classify(choice: _Choice) -> Said:
 
 
 def _repair(value: dict[str, Any]) -> None:
+    repair_envelope(value)
     for choice in listed(value.get("choices")):
         if isinstance(choice, dict):
-            choice.pop("logprobs", None)
             choice["text"] = join_parts(choice.get("text"))
 
 
@@ -62,12 +66,15 @@ class _PlainChoice(msgspec.Struct, gc=False):
     finish_reason: None = None
     reasoning: None = None
     logprobs: None = None
+    usage: None = None
+    error: None = None
 
 
 class _PlainCompletion(msgspec.Struct, gc=False):
     choices: tuple[_PlainChoice]
     usage: None = None
     error: None = None
+    x_groq: None = None
 
 
 _plain = msgspec.json.Decoder(_PlainCompletion).decode

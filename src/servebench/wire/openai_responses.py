@@ -25,6 +25,7 @@ from servebench.wire.dialect import (
     typed_decoder,
 )
 from servebench.wire.endpoint import Called, Delta, Ending, Endpoint, ParamValue, Usage
+from servebench.wire.lenient import join_parts
 
 
 class _Details(msgspec.Struct, gc=False):
@@ -89,6 +90,7 @@ _DELTA_KINDS = {
 """Events that carry generated text. Those named `.done` repeat it whole and are no token events."""
 
 _ENDS = frozenset({"response.completed", "response.incomplete"})
+_FAILURES = frozenset({"response.failed", "response.cancelled"})
 _OVER = frozenset({"completed", "incomplete"})
 
 
@@ -112,6 +114,8 @@ def body(
 
 def _read_event(event: _Event) -> Delta:
     kind = _DELTA_KINDS.get(event.type)
+    if kind is None and event.delta and event.type.endswith(".delta"):
+        kind = _kind_of_unknown(event.type)
     if kind is not None:
         return _read_delta(kind, event)
     if event.error or event.type == "error":
@@ -121,10 +125,15 @@ def _read_event(event: _Event) -> Delta:
     return NOTHING if event.response is None else _read_state(event.type, event.response)
 
 
+def _kind_of_unknown(name: str) -> int:
+    """Return what a delta carries whose event is not named above: new tools get new names, as older ones had others."""
+    return REASONING if "reasoning" in name else CONTENT if "audio" in name or "text" in name else TOOL
+
+
 def _read_state(name: str, response: _Response) -> Delta:
     """Return the delta of an event that holds the response itself: as it begins, goes on, or ended."""
-    if name == "response.failed":
-        return failed(response.error or "the response failed", model=response.model)
+    if name in _FAILURES:
+        return failed(response.error or f"the response {name.partition('.')[2]}", model=response.model)
     if name not in _ENDS:
         return Delta(OTHER, model=response.model)
     return Delta(
@@ -143,8 +152,10 @@ def _read_delta(kind: int, event: _Event) -> Delta:
     if not text:
         return NOTHING
     tokens = len(event.logprobs) if event.logprobs else None
-    if kind == CONTENT:
+    if event.type == "response.output_text.delta":
         return Delta(CONTENT, text=text, seen=1, tokens=tokens)
+    if event.type.endswith("audio.delta"):
+        return Delta(CONTENT, seen=1, tokens=tokens)  # sound, which is no text to count
     calls = (Called(None, None, text),) if kind == TOOL else ()
     return Delta(kind, aside=text, seen=1, tokens=tokens, calls=calls)
 
@@ -174,8 +185,8 @@ def _usage(fields: _UsageFields | None) -> Usage | None:
 
 def _read_response(response: _Response) -> Delta:
     """Return what a whole response says; `seen` is 0 for an object that is none."""
-    if response.error:
-        return failed(response.error, model=response.model)
+    if response.error or response.status in {"failed", "cancelled"}:
+        return failed(response.error or f"the response {response.status}", model=response.model)
     if response.output is None or response.status not in _OVER:
         return NOTHING
     kind, texts, asides = OTHER, [], []
@@ -215,11 +226,13 @@ def _read_item(item: _Item) -> tuple[int, str, str]:
     return (TOOL if called else OTHER), "", called
 
 
-def _drop_logprobs(value: dict[str, Any]) -> None:
+def _repair(value: dict[str, Any]) -> None:
     value.pop("logprobs", None)
+    if not isinstance(value.get("delta"), str):
+        value["delta"] = join_parts([value.get("delta")])
 
 
-decode_event = typed_decoder(_Event, _read_event, repair=_drop_logprobs)
+decode_event = typed_decoder(_Event, _read_event, repair=_repair)
 _decode_response = typed_decoder(_Response, _read_response)
 
 

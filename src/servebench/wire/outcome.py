@@ -20,6 +20,7 @@ class End(StrEnum):
     CANCELLED = "cancelled"
 
 
+_REDIRECTS = frozenset({300, 301, 302, 303, 307, 308})
 _TIMEOUTS = frozenset({End.TIMEOUT_CONNECT, End.TIMEOUT_FIRST_TOKEN, End.TIMEOUT_IDLE, End.TIMEOUT_TOTAL})
 
 
@@ -54,7 +55,7 @@ def judge(facts: Facts, end: End, detail: str | None) -> Ruling:
     if facts.status is None:
         return _without_head(facts, end, detail)
     if not 200 <= facts.status < 300:
-        name = "redirect" if 300 <= facts.status < 400 else f"http_{facts.status}"
+        name = "redirect" if facts.status in _REDIRECTS else f"http_{facts.status}"
         return Ruling(Outcome.HTTP_ERROR, name, facts.refusal)
     if facts.fault is not None:
         return facts.fault
@@ -82,4 +83,5 @@ def _unfinished(facts: Facts, end: End, detail: str | None) -> Ruling:
         return Ruling(Outcome.CANCELLED, end.value, detail)
     if end is End.RESET:
         return Ruling(Outcome.TRUNCATED, end.value, detail)
-    return Ruling(Outcome.TRUNCATED, "empty_stream" if facts.silent else "truncated", detail)
+    silent = facts.silent and facts.status is not None
+    return Ruling(Outcome.TRUNCATED, "empty_stream" if silent else "truncated", detail)

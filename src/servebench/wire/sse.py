@@ -10,6 +10,19 @@ BOM = b"\xef\xbb\xbf"
 _LF, _CR = b"\n\r"
 
 
+_FIELDS = frozenset({b"data", b"event", b"id", b"retry"})
+
+
+def is_event_stream(text: bytes) -> bool:
+    """Return whether every line of a stream's beginning is one that the format knows; the last one may be cut."""
+    *lines, cut = text.removeprefix(BOM).replace(b"\r", b"\n").split(b"\n")
+    return all(map(_is_known, lines)) and (_is_known(cut) or any(field.startswith(cut) for field in _FIELDS))
+
+
+def _is_known(line: bytes) -> bool:
+    return not line or line.partition(b":")[0] in {b"", *_FIELDS}
+
+
 class Event(msgspec.Struct, frozen=True, gc=False):
     """One dispatched event; `name` is empty where the stream gave none, `data` holds the data lines joined by LF."""
 

@@ -11,7 +11,7 @@ from servebench.core.records import Answer
 from servebench.wire.account import Account
 from servebench.wire.body import Body
 from servebench.wire.endpoint import Endpoint
-from servebench.wire.http import ResponseParser
+from servebench.wire.http import ResponseParser, retry_after_s
 from servebench.wire.lenient import clip, excerpt
 from servebench.wire.outcome import End, Facts, Ruling, judge
 from servebench.wire.plain import CHUNK_END, DecodePlain, take_plain
@@ -213,7 +213,7 @@ class Timeline:
             cached_tokens=None if usage is None else usage.cached_tokens,
             reasoning_tokens=None if usage is None else usage.reasoning_tokens,
             token_source=source,
-            retry_after_s=_seconds(http.headers.get(b"retry-after")),
+            retry_after_s=retry_after_s(http.headers.get(b"retry-after"), http.headers.get(b"date")),
             response_bytes=self.response_bytes,
             chunks=account.chunks() if http.head_done else None,
             text=account.text() if http.head_done else None,
@@ -230,13 +230,6 @@ class Timeline:
     def _refusal(self) -> str | None:
         location = self._http.headers.get(b"location")
         return self._body.refusal() if location is None else f"Location: {excerpt(location, 400)}"
-
-
-def _seconds(value: bytes | None) -> float | None:
-    """Return a Retry-After in seconds; None for a date, which means nothing without a clock."""
-    if value is None or not value.strip().isdigit() or len(value) > 15:
-        return None
-    return float(value)
 
 
 def _word(value: str | None) -> str | None:

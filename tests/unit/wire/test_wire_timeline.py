@@ -326,10 +326,26 @@ def test_a_refusal_keeps_status_and_message_however_it_ends(
 
 
 @pytest.mark.parametrize(
-    ("value", "seconds"), [("2", 2.0), ("0", 0.0), ("Mon, 04 Jan 2027 09:00:00 GMT", None), ("-1", None), ("1.5", None)]
+    ("value", "date", "seconds"),
+    [
+        ("2", None, 2.0),
+        ("0", None, 0.0),
+        ("1.5", None, 1.5),
+        ("-1", None, None),
+        ("soon", None, None),
+        ("1" * 400, None, None),
+        ("Mon, 04 Jan 2027 09:00:00 GMT", None, None),
+        ("Mon, 04 Jan 2027 09:00:00 GMT", "Mon, 04 Jan 2027 08:59:30 GMT", 30.0),
+        ("Mon, 04 Jan 2027 09:00:00 GMT", "Mon, 04 Jan 2027 10:00:00 GMT", 0.0),
+        ("Mon, 04 Jan 2027 09:00:00 GMT", "today", None),
+        ("7", "today", 7.0),
+    ],
 )
-def test_retry_after_is_told_in_seconds_or_not_at_all(value: str, seconds: float | None) -> None:
-    data = response("429 Too Many Requests", "application/json", b"{}", f"Retry-After: {value}")
+def test_retry_after_is_told_in_seconds_of_the_servers_own_clock(
+    value: str, date: str | None, seconds: float | None
+) -> None:
+    more = [] if date is None else [f"Date: {date}"]
+    data = response("429 Too Many Requests", "application/json", b"{}", f"Retry-After: {value}", *more)
     assert told(data).finish(End.COMPLETE, 9).retry_after_s == seconds
 
 
