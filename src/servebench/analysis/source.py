@@ -176,6 +176,7 @@ def _assembled(folder: Path, manifest: Manifest, reading: Reading, executor: Exe
     reading.columns.clear()
     columns = replace(take(joined, order), replaced=_replaced(seq, attempt))
     del joined
+    columns = replace(columns, first_sent_ns=_first_sent_ns(seq, columns.sent_ns))
     columns = replace(columns, good=_good(columns, manifest))
     return RunData(
         folder=folder,
@@ -215,6 +216,15 @@ def _replaced(seq: IntArray, attempt: IntArray) -> BoolArray:
     """Return which rows a later attempt of the same seq follows; rows are in order of (seq, attempt)."""
     follows = (np.diff(seq) == 0) & (np.diff(attempt) > 0)
     return np.append(follows, False)[: len(seq)].astype(np.bool_)
+
+
+def _first_sent_ns(seq: IntArray, sent_ns: FloatArray) -> FloatArray:
+    """Return when the first attempt that was sent was, for each row of a seq; rows of one seq are together."""
+    if not len(seq):
+        return sent_ns
+    begins = np.flatnonzero(np.append(True, np.diff(seq) != 0))
+    first: FloatArray = np.fmin.reduceat(sent_ns, begins)
+    return np.repeat(first, np.diff(np.append(begins, len(seq))))
 
 
 def workload_of(manifest: Manifest) -> Workload | None:

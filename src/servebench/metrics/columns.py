@@ -112,8 +112,9 @@ class RequestColumns:
     """Requests as columns of shape (n,): times float64 ns of the run clock, token counts float64; NaN = undefined.
 
     `ok` and `failed` exclude each other; a row with neither was cancelled, shed or skipped. `replaced`: a later attempt
-    of the same request followed. `unchecked`: something was asked of the answer and could not be checked. `good` 1.0 =
-    accepted and within the objectives, 0.0 = not, NaN = no objective, neither ok nor failed, or unchecked.
+    of the same request followed; `first_sent_ns` is when its first attempt was sent. `unchecked`: something was asked
+    of the answer and could not be checked. `good` 1.0 = accepted and within the objectives, 0.0 = not, NaN = no
+    objective, neither ok nor failed, or unchecked.
     """
 
     intended_ns: FloatArray
@@ -121,6 +122,7 @@ class RequestColumns:
     connect_start_ns: FloatArray
     connect_end_ns: FloatArray
     sent_ns: FloatArray
+    first_sent_ns: FloatArray
     headers_ns: FloatArray
     end_ns: FloatArray
     input_tokens: FloatArray

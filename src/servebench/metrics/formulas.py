@@ -79,6 +79,11 @@ def e2e_ns(c: RequestColumns) -> FloatArray:
     return _span(c.end_ns, c.sent_ns, c.ok)
 
 
+def e2e_with_retries_ns(c: RequestColumns) -> FloatArray:
+    """Return end - sent of the first attempt, of ok requests; e2e where nothing was sent again."""
+    return _span(c.end_ns, c.first_sent_ns, c.ok)
+
+
 def e2e_intended_ns(c: RequestColumns) -> FloatArray:
     """Return end - intended of ok requests; holds the wait before sending."""
     return _span(c.end_ns, c.intended_ns, c.ok)
@@ -182,6 +187,7 @@ REQUEST_FORMULAS: Mapping[str, Callable[[RequestColumns], FloatArray]] = {
     "stall_time": stall_time_ns,
     "late_tokens": late_tokens,
     "e2e": e2e_ns,
+    "e2e_with_retries": e2e_with_retries_ns,
     "e2e_intended": e2e_intended_ns,
     "time_to_validated": time_to_validated_ns,
     "validation_time": validation_time_ns,

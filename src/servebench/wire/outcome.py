@@ -7,7 +7,10 @@ from servebench.core.outcomes import Outcome
 
 
 class End(StrEnum):
-    """Why reading stopped. EOF = the server closed its side; RESET = the connection broke."""
+    """Why reading stopped. EOF = the server closed its side; RESET = the connection broke.
+
+    ABANDONED = the user whom the request stands for had enough; CANCELLED = the run ended.
+    """
 
     COMPLETE = "complete"
     EOF = "eof"
@@ -18,10 +21,13 @@ class End(StrEnum):
     TIMEOUT_IDLE = "timeout_idle"
     TIMEOUT_TOTAL = "timeout_total"
     CANCELLED = "cancelled"
+    ABANDONED = "abandoned"
 
 
 _REDIRECTS = frozenset({300, 301, 302, 303, 307, 308})
 _TIMEOUTS = frozenset({End.TIMEOUT_CONNECT, End.TIMEOUT_FIRST_TOKEN, End.TIMEOUT_IDLE, End.TIMEOUT_TOTAL})
+
+_GIVEN_UP = frozenset({End.CANCELLED, End.ABANDONED})
 
 
 class Ruling(NamedTuple):
@@ -69,7 +75,7 @@ def judge(facts: Facts, end: End, detail: str | None) -> Ruling:
 def _without_head(facts: Facts, end: End, detail: str | None) -> Ruling:
     if facts.http_fault is not None:
         return Ruling(Outcome.MALFORMED, "malformed_http", facts.http_fault)
-    if end in _TIMEOUTS or end is End.CANCELLED or facts.received:
+    if end in _TIMEOUTS or end in _GIVEN_UP or facts.received:
         return _unfinished(facts, end, detail)
     if end is End.RESET or end is End.CONNECT_ERROR:
         return Ruling(Outcome.CONNECT_ERROR, end.value, detail)
@@ -79,7 +85,7 @@ def _without_head(facts: Facts, end: End, detail: str | None) -> Ruling:
 def _unfinished(facts: Facts, end: End, detail: str | None) -> Ruling:
     if end in _TIMEOUTS:
         return Ruling(Outcome.TIMEOUT, end.value, detail)
-    if end is End.CANCELLED:
+    if end in _GIVEN_UP:
         return Ruling(Outcome.CANCELLED, end.value, detail)
     if end is End.RESET:
         return Ruling(Outcome.TRUNCATED, end.value, detail)

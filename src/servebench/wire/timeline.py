@@ -77,6 +77,11 @@ class Timeline:
         return self._account.first_token_ns
 
     @property
+    def token_events(self) -> int:
+        """Events so far that carry generated text."""
+        return self._account.token_events
+
+    @property
     def answer_done(self) -> bool:
         """Whether nothing that follows can change the answer: terminal event, error event, or a fault.
 

@@ -7,6 +7,7 @@ import yaml
 
 from servebench.core.units import format_duration
 from servebench.workload.model import (
+    Abandon,
     Closed,
     Conversation,
     Diurnal,
@@ -16,6 +17,7 @@ from servebench.workload.model import (
     Prompts,
     PromptSource,
     Requests,
+    Retrying,
     Segment,
     Target,
     Think,
@@ -225,12 +227,34 @@ def _requests(requests: Requests) -> Document:
     if requests.headers:
         document["headers"] = dict(requests.headers)
     if requests.retries:
-        document["retries"] = {"max": requests.retries}
+        document["retries"] = {"max": requests.retries, **_retrying(requests.retrying)}
+    if requests.abandon is not None:
+        document["abandon"] = _abandon(requests.abandon)
     if requests.redirects:
         document["redirects"] = True
     if requests.proxy is not None:
         document["proxy"] = requests.proxy
     return document
+
+
+def _retrying(retrying: Retrying) -> Document:
+    usual = Retrying()
+    document: Document = {}
+    if retrying.statuses:
+        document["statuses"] = list(retrying.statuses)
+    if retrying.pause_ns != usual.pause_ns:
+        document["pause"] = format_duration(retrying.pause_ns)
+    if retrying.longest_ns != usual.longest_ns:
+        document["longest_pause"] = format_duration(retrying.longest_ns)
+    if retrying.budget is not None:
+        document["budget"] = retrying.budget
+    return document
+
+
+def _abandon(abandon: Abandon) -> Document:
+    after = {} if abandon.after_ns is None else {"after": format_duration(abandon.after_ns)}
+    tokens = {} if abandon.token_events is None else {"tokens": abandon.token_events}
+    return {**after, **tokens, "share": abandon.share}
 
 
 def _objectives(objectives: tuple[Objective, ...]) -> Document:

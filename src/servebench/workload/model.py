@@ -213,12 +213,35 @@ class Timeouts(msgspec.Struct, frozen=True, kw_only=True):
     total_ns: int = 600_000_000_000
 
 
+class Abandon(msgspec.Struct, frozen=True, kw_only=True):
+    """Users who leave an answer: `share` of all, `after_ns` from sending or with `token_events`, whichever is first."""
+
+    share: float = 1.0
+    after_ns: int | None = None
+    token_events: int | None = None
+
+
+class Retrying(msgspec.Struct, frozen=True, kw_only=True):
+    """Which failures are sent again, and how soon, where `Requests.retries` allows it.
+
+    `statuses` empty = those that may pass by themselves. Without Retry-After the pauses begin with `pause_ns` and
+    double, up to `longest_ns`; a server that wants a longer one is not asked again. `budget`: retries over requests
+    that a worker has begun, None = no bound.
+    """
+
+    statuses: tuple[int, ...] = ()
+    pause_ns: int = 500_000_000
+    longest_ns: int = 60_000_000_000
+    budget: float | None = None
+
+
 class Requests(msgspec.Struct, frozen=True, kw_only=True):
     """How each request is made. `params` go into the JSON body as they are, `headers` into the head.
 
     `lengths`: `max_only`, an answer may be shorter than asked for; `exact`, the server is asked to make it that long,
-    where its dialect has words for that. `retries` is how often a failed request is sent again. `redirects` follows
-    those that stay at the target. `proxy` is an http URL without userinfo; None = straight to the target.
+    where its dialect has words for that. `retries` is how often a failed request is sent again, as `retrying` says.
+    `redirects` follows those that stay at the target. `proxy` is an http URL without userinfo; None = straight to the
+    target. `abandon` None = nobody leaves.
     """
 
     timeouts: Timeouts = Timeouts()
@@ -230,6 +253,8 @@ class Requests(msgspec.Struct, frozen=True, kw_only=True):
     retries: int = 0
     redirects: bool = False
     proxy: str | None = None
+    retrying: Retrying = Retrying()
+    abandon: Abandon | None = None
 
 
 class Objective(msgspec.Struct, frozen=True, kw_only=True):

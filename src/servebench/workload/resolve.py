@@ -12,10 +12,12 @@ from servebench.workload.document import Dumper, document_of
 from servebench.workload.files import Files
 from servebench.workload.limits import lengths_against_prompts, sizes_against_limits
 from servebench.workload.model import (
+    Abandon,
     Arrivals,
     Closed,
     Phase,
     Requests,
+    Retrying,
     Target,
     Think,
     Timeouts,
@@ -215,6 +217,17 @@ def _requests(requests: RequestsSpec) -> Requests:
         retries=requests.retries.max,
         redirects=requests.redirects,
         proxy=requests.proxy,
+        retrying=Retrying(
+            statuses=requests.retries.statuses,
+            pause_ns=requests.retries.pause,
+            longest_ns=requests.retries.longest_pause,
+            budget=requests.retries.budget,
+        ),
+        abandon=None
+        if requests.abandon is None
+        else Abandon(
+            share=requests.abandon.share, after_ns=requests.abandon.after, token_events=requests.abandon.tokens
+        ),
     )
 
 

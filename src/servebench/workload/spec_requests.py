@@ -1,13 +1,13 @@
 """Know what a workload file may say about how each request is made."""
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 from urllib.parse import urlsplit
 
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, model_validator
 
 from servebench.core.headers import header_fault, may_be_secret
 from servebench.workload.strict import Strict, wrong
-from servebench.workload.words import Duration, Param
+from servebench.workload.words import Duration, Param, Share
 
 _MAY_BE_A_KEY = "may be a key, and this file is kept with the run; give it in SERVEBENCH_API_KEY or SERVEBENCH_HEADERS"
 RESERVED_PARAMS = frozenset({"model", "messages", "prompt", "stream", "stream_options", "max_tokens"})
@@ -26,6 +26,36 @@ class RetriesSpec(Strict):
     """Sending again what failed before an answer began; each attempt is a row of its own."""
 
     max: int = Field(default=0, ge=0, le=10, description="attempts after the first")
+    statuses: tuple[Annotated[int, Field(ge=400, le=599)], ...] = Field(
+        default=(), description="sent again; default: those that may pass: 408, 425, 429, 500, 502, 503, 504, 529"
+    )
+    pause: Duration = Field(
+        default=500_000_000, description="before the first retry, without Retry-After; then doubled"
+    )
+    longest_pause: Duration = Field(
+        default=60_000_000_000, description="a server whose Retry-After is longer is not asked again"
+    )
+    budget: Share | None = Field(
+        default=None, description="retries over requests of a worker, e.g. 10%: an outage is not multiplied"
+    )
+
+
+class AbandonSpec(Strict):
+    """Users who leave before the answer is over: after so long, or with so many token events."""
+
+    after: Duration | None = Field(default=None, description="from sending")
+    tokens: Annotated[int, Field(ge=1, le=1_000_000)] | None = Field(
+        default=None, description="token events of the stream"
+    )
+    share: Share = Field(default=1.0, description="of the requests, chosen by the seed")
+
+    @model_validator(mode="after")
+    def _after_something(self) -> Self:
+        if self.after is None and self.tokens is None:
+            raise wrong("after or tokens is wanted")
+        if self.share == 0:
+            raise wrong("must be above 0", "share")
+        return self
 
 
 class RequestsSpec(Strict):
@@ -33,6 +63,7 @@ class RequestsSpec(Strict):
 
     timeouts: TimeoutsSpec = TimeoutsSpec()
     retries: RetriesSpec = RetriesSpec()
+    abandon: AbandonSpec | None = Field(default=None, description="users who leave before the answer is over")
     stream: bool = True
     params: dict[str, Param] = Field(default={}, description="go into the JSON body as they are, e.g. temperature")
     lengths: Literal["max_only", "exact"] = Field(

@@ -205,3 +205,19 @@ def test_a_harmless_text_cell_stays_as_it_is(text: str) -> None:
 def test_wide_and_combining_characters_keep_columns_aligned() -> None:
     lines = align([["測試", "1"], ["e\N{COMBINING ACUTE ACCENT}", "22"], ["abcd", "3"]], 1)
     assert lines == ["測試   1", "e\N{COMBINING ACUTE ACCENT}     22", "abcd   3"]
+
+
+def test_a_request_that_was_sent_again_has_a_time_with_its_retries_and_one_without(tmp_path: Path) -> None:
+    failed = row(1, sent_ns=2 * S, outcome="http_error", end_ns=3 * S)
+    never = row(1, sent_ns=None, attempt=1, outcome="connect_error")
+    answered = row(1, sent_ns=6 * S, attempt=2, ttft_ns=500 * MS, tokens=1)
+    plain = row(0, sent_ns=1 * S, ttft_ns=250 * MS, tokens=1)
+    rows = [answered, plain, never, failed]
+    run = load_run(write_run(tmp_path / "run", RunSpec(rows=rows, phases=[steady("load", 0, 10)])))
+    table = percentile_table(run)
+    found = {name: table.find(name, "all") for name in ("e2e", "e2e_with_retries", "retry_waste")}
+    assert {name: (row.n, row.min, row.max) for name, row in found.items() if row is not None} == {
+        "e2e": (2, 250.0, 500.0),
+        "e2e_with_retries": (2, 250.0, 4500.0),
+        "retry_waste": (1, 1000.0, 1000.0),
+    }

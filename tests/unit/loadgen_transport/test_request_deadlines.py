@@ -2,7 +2,7 @@
 
 import pytest
 
-from servebench.loadgen.transport.deadlines import LINGER_NS, NEVER, Progress, next_deadline
+from servebench.loadgen.transport.deadlines import LINGER_NS, NEVER, Patience, Progress, next_deadline
 from servebench.wire.outcome import End
 from servebench.workload.model import Timeouts
 
@@ -42,3 +42,16 @@ def test_an_answer_that_is_over_lingers_for_the_end_of_its_message() -> None:
     long = Timeouts(connect_ns=10**12, first_token_ns=10**12, idle_ns=10**12, total_ns=10**12)
     stage = progress(sent=100, last_read=150, token_due=False, answer_done=True)
     assert next_deadline(stage, long) == (150 + LINGER_NS, End.COMPLETE)
+
+
+@pytest.mark.parametrize(
+    ("stage", "due", "end"),
+    [
+        pytest.param(progress(connecting=100), 105, End.TIMEOUT_CONNECT, id="patience runs from sending"),
+        pytest.param(progress(sent=100), 140, End.ABANDONED, id="before the first token"),
+        pytest.param(progress(sent=100, last_read=135, token_due=False), 140, End.ABANDONED, id="in the stream"),
+        pytest.param(progress(sent=100, last_read=105, token_due=False), 135, End.TIMEOUT_IDLE, id="idle is earlier"),
+    ],
+)
+def test_a_user_leaves_when_his_patience_is_the_earliest_to_end(stage: Progress, due: int, end: End) -> None:
+    assert next_deadline(stage, TIMEOUTS, Patience(40, None)) == (due, end)

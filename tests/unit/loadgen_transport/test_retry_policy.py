@@ -6,6 +6,7 @@ from servebench.core.outcomes import Outcome
 from servebench.core.records import Answer, SendStamps
 from servebench.loadgen.transport.exchange import Exchange
 from servebench.loadgen.transport.retrying import MAX_REDIRECTS, Course, pause_s
+from servebench.workload.model import Retrying
 
 
 def answer(outcome: Outcome, status: int | None = None, retry_after_s: float | None = None) -> Answer:
@@ -90,3 +91,21 @@ def test_a_circle_of_redirects_ends() -> None:
     course = Course(0, redirects=True)
     pauses = [course.pause_after_s(MOVED) for _ in range(MAX_REDIRECTS + 1)]
     assert pauses == [0.0] * MAX_REDIRECTS + [None]
+
+
+def test_a_policy_names_the_statuses_and_the_pauses() -> None:
+    policy = Retrying(statuses=(429,), pause_ns=100_000_000, longest_ns=300_000_000)
+    limited = answer(Outcome.HTTP_ERROR, 429)
+    assert [pause_s(limited, retry, policy) for retry in range(1, 5)] == [0.1, 0.2, 0.3, 0.3]
+    assert pause_s(BUSY, 1, policy) is None
+    assert pause_s(answer(Outcome.HTTP_ERROR, 429, retry_after_s=0.2), 1, policy) == 0.2
+    assert pause_s(answer(Outcome.HTTP_ERROR, 429, retry_after_s=0.4), 1, policy) is None
+    assert pause_s(answer(Outcome.CONNECT_ERROR), 1, policy) == 0.1
+
+
+def test_out_of_budget_nothing_is_sent_again_but_a_redirect_is_followed() -> None:
+    course = Course(5, redirects=True)
+    assert course.pause_after_s(exchange(BUSY), in_budget=False) is None
+    assert course.attempt == 0
+    assert course.pause_after_s(MOVED, in_budget=False) == 0.0
+    assert course.pause_after_s(exchange(BUSY)) == 0.5

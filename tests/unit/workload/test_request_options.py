@@ -5,7 +5,8 @@ import pytest
 from servebench.core.errors import SpecError
 from servebench.workload.document import document_of
 from servebench.workload.load import parse_workload
-from servebench.workload.model import Requests
+from servebench.workload.model import Abandon, Requests, Retrying
+from servebench.workload.resolve import dump_yaml
 
 FILE = """\
 name: chat
@@ -75,3 +76,35 @@ def test_a_password_in_the_proxys_address_is_refused_and_not_repeated() -> None:
         requests('{proxy: "http://me:hunter2@127.0.0.1:3128"}')
     assert "SERVEBENCH_PROXY" in str(caught.value)
     assert "hunter2" not in str(caught.value)
+
+
+def test_a_retry_policy_and_leaving_users_are_understood_and_written_down_again() -> None:
+    text = (
+        "{retries: {max: 2, statuses: [429, 503], pause: 200ms, longest_pause: 5s, budget: 10%}, "
+        "abandon: {after: 5s, tokens: 50, share: 10%}}"
+    )
+    workload = parse_workload(FILE.format(requests=text), "chat.yaml")
+    assert workload.requests.retrying == Retrying(
+        statuses=(429, 503), pause_ns=200_000_000, longest_ns=5_000_000_000, budget=0.1
+    )
+    assert workload.requests.abandon == Abandon(share=0.1, after_ns=5_000_000_000, token_events=50)
+    assert parse_workload(dump_yaml(workload), "again.yaml") == workload
+    assert requests("{abandon: {tokens: 50}}").abandon == Abandon(share=1.0, token_events=50)
+
+
+@pytest.mark.parametrize(
+    ("text", "place", "words"),
+    [
+        ("{abandon: {share: 10%}}", "requests.abandon", "after or tokens is wanted"),
+        ("{abandon: {after: 5s, share: 0%}}", "requests.abandon.share", "must be above 0"),
+        ("{abandon: {after: 5}}", "requests.abandon.after", "has no unit"),
+        ("{abandon: {tokens: 0}}", "requests.abandon.tokens", "must be >= 1"),
+        ("{retries: {max: 1, statuses: [200]}}", "requests.retries.statuses[0]", "must be >= 400"),
+        ("{retries: {max: 1, budget: 150%}}", "requests.retries.budget", "is no share"),
+    ],
+)
+def test_a_policy_that_means_nothing_is_refused(text: str, place: str, words: str) -> None:
+    with pytest.raises(SpecError) as caught:
+        requests(text)
+    (fault,) = caught.value.faults
+    assert (fault.place, words in fault.message) == (place, True)

@@ -7,6 +7,7 @@ import gevent
 
 from servebench.core.errors import HarnessError
 from servebench.core.target import Target, redirected_path
+from servebench.loadgen.transport.deadlines import ENDLESS, Patience
 from servebench.loadgen.transport.exchange import Exchange
 from servebench.loadgen.transport.flight import Flight, Lane
 from servebench.loadgen.transport.parsing import ParseQueue
@@ -62,11 +63,19 @@ class Client:
         """Requests begun whose greenlet has not got its exchange yet."""
         return len(self._flights)
 
-    def perform(self, body: bytes, request_id: str, dispatched_ns: int | None, path: str | None = None) -> Exchange:
+    def perform(
+        self,
+        body: bytes,
+        request_id: str,
+        dispatched_ns: int | None,
+        path: str | None = None,
+        patience: Patience = ENDLESS,
+    ) -> Exchange:
         """Send one request and block the calling greenlet until its answer has ended and is parsed.
 
-        `path` is where a redirect led, None = the endpoint's own. Nothing that server or network do raises. Raises
-        HarnessError when the client or this machine fails, ValueError for headers that cannot be written.
+        `path` is where a redirect led, None = the endpoint's own. `patience`: when its user leaves the answer. Nothing
+        that server or network do raises. Raises HarnessError when the client or this machine fails, ValueError for
+        headers that cannot be written.
         """
         if self._closed:
             msg = "the transport is closed"
@@ -75,7 +84,7 @@ class Client:
         head = request_head(request_id=request_id, stream=self._lane.stream)
         request = self._approach.render("POST", asked, head, body)
         timeline = Timeline(self._endpoint, stream=self._lane.stream, keep_text=self._keep_text)
-        flight = Flight(self._lane, request, timeline)
+        flight = Flight(self._lane, request, timeline, patience)
         self._flights[flight] = None
         try:
             flight.start()

@@ -1,4 +1,4 @@
-"""Know which of a request's four deadlines runs when."""
+"""Know which of a request's four deadlines runs when, and when a user loses patience."""
 
 from typing import NamedTuple
 
@@ -26,7 +26,17 @@ class Progress(NamedTuple):
     answer_done: bool
 
 
-def next_deadline(progress: Progress, timeouts: Timeouts) -> tuple[int, End]:
+class Patience(NamedTuple):
+    """When a user leaves an answer: so long after sending, or with so many token events; None = not for that."""
+
+    after_ns: int | None
+    token_events: int | None
+
+
+ENDLESS = Patience(None, None)
+
+
+def next_deadline(progress: Progress, timeouts: Timeouts, patience: Patience = ENDLESS) -> tuple[int, End]:
     """Return the earliest deadline that runs, in monotonic ns, and how the request ends when it passes.
 
     The idle deadline runs from the last read once the first token is there: before it, silence is the server thinking,
@@ -38,6 +48,8 @@ def next_deadline(progress: Progress, timeouts: Timeouts) -> tuple[int, End]:
         running.append((connecting + timeouts.connect_ns, End.TIMEOUT_CONNECT))
     if sent is not None:
         running.append((sent + timeouts.total_ns, End.TIMEOUT_TOTAL))
+        if patience.after_ns is not None:
+            running.append((sent + patience.after_ns, End.ABANDONED))
         if token_due:
             running.append((sent + timeouts.first_token_ns, End.TIMEOUT_FIRST_TOKEN))
         elif last_read is not None:

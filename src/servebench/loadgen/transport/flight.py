@@ -9,7 +9,7 @@ from gevent.hub import Waiter
 
 from servebench.core.errors import HarnessError
 from servebench.core.records import Answer
-from servebench.loadgen.transport.deadlines import NEVER, Progress, next_deadline
+from servebench.loadgen.transport.deadlines import ENDLESS, NEVER, Patience, Progress, next_deadline
 from servebench.loadgen.transport.exchange import Exchange
 from servebench.loadgen.transport.link import Link
 from servebench.loadgen.transport.losses import Loss, Lost
@@ -58,6 +58,7 @@ class Flight:
         "_link",
         "_over",
         "_overdue",
+        "_patience",
         "_queued",
         "_reads",
         "_request_bytes",
@@ -67,8 +68,9 @@ class Flight:
         "due_ns",
     )
 
-    def __init__(self, lane: Lane, request: bytes, timeline: Timeline) -> None:
+    def __init__(self, lane: Lane, request: bytes, timeline: Timeline, patience: Patience = ENDLESS) -> None:
         self._lane = lane
+        self._patience = patience
         self._link = Link(lane.pool, request)
         self._request_bytes = len(request)
         self._timeline = timeline
@@ -222,12 +224,20 @@ class Flight:
             self._finish(End.COMPLETE, now if self._last_read_ns is None else self._last_read_ns, None)
         elif self._over is not None:
             self._finish(*self._over)
+        elif self._has_enough():
+            self._finish(End.ABANDONED, now, None)
         else:
-            self._eager = timeline.first_token_ns is None or timeline.length_delimited
+            counted = self._patience.token_events is not None
+            self._eager = timeline.first_token_ns is None or timeline.length_delimited or counted
             end = self._renew()
             if self._overdue and self.due_ns <= now:
                 self._finish(end, now, None)
             self._overdue = False
+
+    def _has_enough(self) -> bool:
+        """Whether the user leaves with what has come; not once the answer is over."""
+        enough = self._patience.token_events
+        return enough is not None and not self._timeline.answer_done and self._timeline.token_events >= enough
 
     def _renew(self) -> End:
         """Set when the next deadline passes; return what passes then."""
@@ -239,7 +249,7 @@ class Flight:
             token_due=self._lane.stream and timeline.first_token_ns is None,
             answer_done=timeline.answer_done,
         )
-        self.due_ns, end = next_deadline(progress, self._lane.timeouts)
+        self.due_ns, end = next_deadline(progress, self._lane.timeouts, self._patience)
         return end
 
     def _finish(self, end: End, now_ns: int, lost: Lost | None) -> None:

@@ -2,32 +2,30 @@
 
 from servebench.core.outcomes import Outcome
 from servebench.core.records import Answer
+from servebench.core.units import NS_PER_S
 from servebench.loadgen.transport.exchange import Exchange
+from servebench.workload.model import Retrying
 
 RETRIED_STATUSES = frozenset({408, 425, 429, 500, 502, 503, 504, 529})
 """Statuses that may pass: the server was busy, starting or broken, and no answer had begun."""
 
-FIRST_PAUSE_S = 0.5
-LONGEST_PAUSE_S = 60.0
-"""A server that wants a longer pause is not asked again: the run would end long after its load."""
-
 MAX_REDIRECTS = 5
 
 
-def pause_s(answer: Answer, retry: int) -> float | None:
+def pause_s(answer: Answer, retry: int, policy: Retrying = Retrying()) -> float | None:  # noqa: B008 - immutable
     """Return how long to wait before the `retry`-th repetition (from 1); None = do not repeat.
 
-    The server's own Retry-After, else half a second that doubles with each retry.
+    The server's own Retry-After, else the policy's first pause, doubled with each retry.
     """
     passing = answer.outcome is Outcome.CONNECT_ERROR or (
-        answer.outcome is Outcome.HTTP_ERROR and answer.http_status in RETRIED_STATUSES
+        answer.outcome is Outcome.HTTP_ERROR and answer.http_status in (policy.statuses or RETRIED_STATUSES)
     )
     if not passing:
         return None
     wanted = answer.retry_after_s
     if wanted is None:
-        return min(FIRST_PAUSE_S * 2.0 ** (retry - 1), LONGEST_PAUSE_S)
-    return wanted if wanted <= LONGEST_PAUSE_S else None
+        return min(policy.pause_ns * 2.0 ** (retry - 1), policy.longest_ns) / NS_PER_S
+    return wanted if wanted * NS_PER_S <= policy.longest_ns else None  # else the run would end long after its load
 
 
 class Course:
@@ -37,23 +35,26 @@ class Course:
     as an attempt of its own, so that a row stands for everything that was sent.
     """
 
-    __slots__ = ("_hops", "_redirects", "_retried", "_retries", "attempt", "path")
+    __slots__ = ("_hops", "_policy", "_redirects", "_retried", "_retries", "attempt", "path")
 
-    def __init__(self, retries: int, *, redirects: bool) -> None:
-        self._retries, self._redirects = retries, redirects
+    def __init__(self, retries: int, *, redirects: bool, policy: Retrying = Retrying()) -> None:  # noqa: B008
+        self._retries, self._redirects, self._policy = retries, redirects, policy
         self._retried = self._hops = 0
         self.attempt = 0
         self.path: str | None = None
 
-    def pause_after_s(self, done: Exchange) -> float | None:
-        """Go on to the next attempt and return how long to wait before it; None = that was the last."""
+    def pause_after_s(self, done: Exchange, *, in_budget: bool = True) -> float | None:
+        """Go on to the next attempt and return how long to wait before it; None = that was the last.
+
+        Not `in_budget`: no retry may be sent now; a redirect may.
+        """
         pause: float | None = None
         if self._redirects and done.redirected_to is not None and self._hops < MAX_REDIRECTS:
             self._hops += 1
             self.path = done.redirected_to
             pause = 0.0
-        elif self._retried < self._retries:
-            pause = pause_s(done.answer, self._retried + 1)
+        elif in_budget and self._retried < self._retries:
+            pause = pause_s(done.answer, self._retried + 1, self._policy)
             self._retried += pause is not None
         if pause is not None:
             self.attempt += 1

@@ -12,6 +12,7 @@ from servebench.core.records import Answer, Ask, Message, RequestRecord, SendSta
 from servebench.core.units import NS_PER_MS, NS_PER_S
 from servebench.loadgen.runclock import RunClock
 from servebench.loadgen.transport.client import Client
+from servebench.loadgen.transport.deadlines import ENDLESS, Patience
 from servebench.loadgen.transport.retrying import Course
 from servebench.loadgen.worker.accepting import AnswerChecker
 from servebench.loadgen.worker.counting import AnswerCounter
@@ -21,6 +22,7 @@ from servebench.loadgen.worker.recorder import Recorder
 from servebench.wire.endpoint import Endpoint
 from servebench.workload.model import Requests
 from servebench.workload.prompts import PromptSet
+from servebench.workload.seeds import LEAVING, chosen
 
 LATE_AT_LEAST_NS = NS_PER_MS
 LATE_SHARE_OF_GAP = 0.01
@@ -38,6 +40,7 @@ class RequestParts:
     target: str
     mean_gap_ns: Mapping[str, float]
     """Mean gap between arrivals of the whole run, by phase; a phase that is not named has no late limit but 1 ms."""
+    seed: int = 0
 
 
 class Requester:
@@ -62,6 +65,7 @@ class Requester:
         self._tell_locust, self._on_failure = tell_locust, on_failure
         self.inflight = 0
         self._busy = 0
+        self._retries = 0
         self._halted = Event()
         self._idle = Event()
         self._idle.set()
@@ -164,11 +168,13 @@ class Requester:
 
         The dispatcher handed over the first only, so that no pause looks like its lag.
         """
-        course = Course(self._parts.requests.retries, redirects=self._parts.requests.redirects)
+        requests = self._parts.requests
+        course = Course(requests.retries, redirects=requests.redirects, policy=requests.retrying)
+        patience = self._patience(ask)
         while True:
             number, first = course.attempt, course.attempt == 0
             request_id = self._request_id(ask, number)
-            done = self._client.perform(body, request_id, dispatched_ns if first else None, course.path)
+            done = self._client.perform(body, request_id, dispatched_ns if first else None, course.path, patience)
             record = RequestRecord(
                 ask=ask,
                 attempt=number,
@@ -181,14 +187,26 @@ class Requester:
                 conn_reused=done.conn_reused,
                 request_bytes=done.request_bytes,
             )
-            pause_s = course.pause_after_s(done)
+            pause_s = course.pause_after_s(done, in_budget=self._in_budget())
             if pause_s is None or self._halted.is_set():
                 return record
             self._recorder.add(record)
+            self._retries += done.redirected_to is None
             if done.redirected_to is None and not self._rest_before_retry(pause_s):
                 now_ns = self._clock.to_monotonic_ns(self._clock.now_ns())
                 answer = Answer(outcome=Outcome.CANCELLED, error_class="run_stopped", end_ns=now_ns)
                 return self._record(ask, SendStamps(), answer, late=False, attempt=course.attempt)
+
+    def _patience(self, ask: Ask) -> Patience:
+        abandon, parts = self._parts.requests.abandon, self._parts
+        if abandon is None or not chosen(parts.seed, LEAVING, ask.seq, abandon.share):
+            return ENDLESS
+        return Patience(abandon.after_ns, abandon.token_events)
+
+    def _in_budget(self) -> bool:
+        """Whether one more retry stays within the share of this worker's requests that the workload allows."""
+        budget = self._parts.requests.retrying.budget
+        return budget is None or self._retries + 1 <= budget * self._live.dispatched
 
     def _rest_before_retry(self, pause_s: float) -> bool:
         """Wait; False when the run's sending ends before the pause does. A redirect belongs to what was sent."""

@@ -174,6 +174,7 @@ class WorkerSession:
             requests=self._workload.requests,
             prompts=self._prompts,
             tag=run_tag(self.run_id),
+            seed=self._workload.seed,
             target=self._target.redacted,
             mean_gap_ns=mean_gaps_ns(self._schedule),
         )

@@ -184,6 +184,18 @@ LATENCY: tuple[Metric, ...] = (
         },
     ),
     Metric(
+        name="e2e_with_retries",
+        title="request with retries",
+        unit="ms",
+        base_unit="ns",
+        start_event="first byte of the first attempt sent",
+        stop_event="terminal event of the stream, else end of the body",
+        formula="end of the answered attempt - sent of the first attempt; holds failed attempts and pauses",
+        undefined_when=NOT_OK,
+        kind="request",
+        source="seq, attempt, sent_ns, end_ns",
+    ),
+    Metric(
         name="e2e_intended",
         title="request from intended",
         unit="ms",
