@@ -1,5 +1,6 @@
 """Know which of Locust's events servebench listens to, and which role each process plays.
 
+What only a master needs is imported there: web page, scraper and exporter would cost each worker 0.1 s of CPU.
 Locust logs and forgets what a listener raises: those here catch, so that nothing is lost without a word.
 """
 
@@ -7,7 +8,7 @@ import logging
 import os
 import signal
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import gevent
 from locust import events
@@ -15,15 +16,14 @@ from locust.runners import LocalRunner, MasterRunner, WorkerRunner
 
 from servebench.core.errors import InputError
 from servebench.loadgen import compat
-from servebench.loadgen.desk.prometheus_export import serve
-from servebench.loadgen.desk.web import WebDesk
-from servebench.loadgen.desk.web_login import install_login, read_login
-from servebench.loadgen.master.role import MasterRole
 from servebench.loadgen.options import add_options
 from servebench.loadgen.settings import Settings
 from servebench.loadgen.trim import keep_trimming
 from servebench.loadgen.users import LoadToken
 from servebench.loadgen.worker.role import WorkerRole
+
+if TYPE_CHECKING:
+    from servebench.loadgen.master.role import MasterRole
 
 log = logging.getLogger(__name__)
 
@@ -66,23 +66,14 @@ class Plugin:
         try:
             settings = Settings.from_environment()
             refuse_long_stop(environment.stop_timeout)
-            asks = environment.web_ui is not None and environment.web_ui.web_login
-            login = read_login(os.environ) if asks else None
+            if isinstance(environment.runner, MasterRunner | LocalRunner):
+                self._master = _begin_master(environment, settings)
         except InputError as error:
             # Locust turns an exception here into exit code 1 and a traceback.
             log.error("%s", error)  # noqa: TRY400
             sys.exit(error.exit_code)
-        runner = environment.runner
         gevent.spawn(keep_trimming, environment.stats)
-        if isinstance(runner, MasterRunner | LocalRunner):
-            self._master = MasterRole(environment, settings)
-            serve(self._master.meters, settings.metrics_listen)
-            if environment.web_ui is not None:
-                if login is not None:
-                    install_login(environment.web_ui, login)
-                WebDesk(environment, self._master.board, settings.out, self._master.mark).install()
-            gevent.signal_handler(signal.SIGINT, self._master.on_interrupt)
-        if isinstance(runner, WorkerRunner | LocalRunner):
+        if isinstance(environment.runner, WorkerRunner | LocalRunner):
             self._worker = WorkerRole(environment, settings)
             LoadToken.on_change = staticmethod(self._worker.change_tokens)
             self._worker.hello()
@@ -108,3 +99,22 @@ class Plugin:
             self._master.on_quitting()
         elif self._worker is not None:
             self._worker.on_quitting()
+
+
+def _begin_master(environment: Any, settings: Settings) -> "MasterRole":  # noqa: ANN401 - Locust is untyped
+    """Return the role of a master that answers; raises InputError for settings that only a master has."""
+    from servebench.loadgen.desk.prometheus_export import serve
+    from servebench.loadgen.desk.web import WebDesk
+    from servebench.loadgen.desk.web_login import install_login, read_login
+    from servebench.loadgen.master.role import MasterRole
+
+    web = environment.web_ui
+    login = read_login(os.environ) if web is not None and web.web_login else None
+    master = MasterRole(environment, settings)
+    serve(master.meters, settings.metrics_listen)
+    if web is not None:
+        if login is not None:
+            install_login(web, login)
+        WebDesk(environment, master.board, settings.out, master.mark).install()
+    gevent.signal_handler(signal.SIGINT, master.on_interrupt)
+    return master
