@@ -6,7 +6,7 @@ the verdict. A run that asks nothing of its answers has nothing here.
 
 from collections import Counter
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -101,6 +101,13 @@ class Acceptance:
             f"{share} % of {count(self.checked)} checked answers were accepted; of the {count(refused)} others "
             f"{count(most.n)} for: {most.reason}",
         )
+
+    def record(self) -> dict[str, list[dict[str, Any]]]:
+        """Return what summary.json holds of it."""
+        return {
+            "levels": [item.record() for item in self.levels],
+            "reasons": [item._asdict() for item in self.reasons],
+        }
 
 
 def acceptance(run: RunData) -> Acceptance:

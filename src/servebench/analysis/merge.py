@@ -121,29 +121,12 @@ def summary_json(found: Digest) -> bytes:
             "seconds": plain(found.client.seconds),
         },
         "token_source": found.token_source,
-        "objectives": [
-            {
-                "metric": result.metric.name,
-                "quantile": result.quantile,
-                "unit": result.metric.unit,
-                "limit": plain(result.limit),
-                "measured": plain(result.measured),
-                "lo": plain(result.lo),
-                "hi": plain(result.hi),
-                "n": result.n,
-                "n_eff": plain(result.n_eff, 1),
-                "state": result.state,
-            }
-            for result in found.objectives
-        ],
+        "objectives": [result.record() for result in found.objectives],
         "outcomes": [item._asdict() for item in found.outcomes],
         "phases": [phase.record() for phase in found.phases],
         "percentiles": found.table.records(),
         "curve": [point.record() for point in found.curve],
-        "acceptance": {
-            "levels": [item.record() for item in found.acceptance.levels],
-            "reasons": [item._asdict() for item in found.acceptance.reasons],
-        },
+        "acceptance": found.acceptance.record(),
         "cache": None if found.cache is None else found.cache.record(),
         "lengths": None if found.findings.lengths is None else found.findings.lengths.record(),
         "findings": _findings(found.findings),

@@ -5,6 +5,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
+from servebench.analysis.numbers import plain
 from servebench.metrics import METRIC_BY_NAME, Metric, enough, percentile
 from servebench.metrics.columns import FloatArray
 from servebench.metrics.intervals import Interval, quantile_interval, share_interval
@@ -47,6 +48,22 @@ class Result(NamedTuple):
     def sign(self) -> str:
         """On which side of the limit the measured value is wanted."""
         return ">" if self.at_least else "<"
+
+    def record(self) -> dict[str, str | int | float | bool | None]:
+        """Return a plain object for JSON; null = undefined."""
+        return {
+            "metric": self.metric.name,
+            "quantile": self.quantile,
+            "unit": self.metric.unit,
+            "limit": plain(self.limit),
+            "at_least": self.at_least,
+            "measured": plain(self.measured),
+            "lo": plain(self.lo),
+            "hi": plain(self.hi),
+            "n": self.n,
+            "n_eff": plain(self.n_eff, 1),
+            "state": self.state,
+        }
 
 
 def quantile_label(q: float) -> str:
