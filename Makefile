@@ -77,6 +77,11 @@ test-compose: $(DEV) ## containers: a master, three workers, one killed in mid-r
 test-engines: $(DEV) ## servers of other projects, each in an environment of its own; ENGINES=always: the two small ones only
 	ENGINES=$(ENGINES) $(PYTEST) -s tests/engines
 
+test-dialects: $(DEV) ## other load tools beside ours on one server (they install into .cache/peers: 20 GB; skipped if not)
+	@tests/dialects/setup.sh
+	$(PYTEST) -q -rs tests/dialects
+	$(BIN)/python -m tests.dialects.observed docs/dialects-observed.md
+
 bench: $(DEV) ## print what the tool itself costs; asserts no time
 	$(BIN)/python -m tests.bench.bench_decode
 	$(BIN)/python -m tests.bench.bench_tls

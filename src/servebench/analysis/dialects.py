@@ -80,9 +80,10 @@ def dialect_named(name: str) -> Dialect:
     return DIALECT_BY_NAME[name]
 
 
-def speak(run: RunData, dialect: Dialect) -> Speech:
-    """Return what a tool would have printed of the measured requests."""
-    c = take(run.columns, run.measured)
+def speak(run: RunData, dialect: Dialect, rows: BoolArray | None = None) -> Speech:
+    """Return what a tool would have printed of some rows; None = the measured requests."""
+    chosen = run.measured if rows is None else rows
+    c = take(run.columns, chosen)
     ended = c.ok | c.failed
     times = (float(np.min(c.sent_ns[ended], initial=np.inf)), float(np.max(c.end_ns[ended], initial=-np.inf)))
     duration_s = (times[1] - times[0]) / 1e9 if times[1] > times[0] else float("nan")
@@ -93,7 +94,12 @@ def speak(run: RunData, dialect: Dialect) -> Speech:
         duration_s=duration_s,
         input_tokens=_total(c, "input tokens"),
         output_tokens=_total(c, "output tokens"),
-        spoken=tuple(_say(run, c, dialect, quantity, duration_s) for quantity in dialect.quantities),
+        spoken=tuple(
+            _say(c, dialect, quantity, duration_s)
+            if quantity.gaps is None
+            else _of_gaps(run, dialect, quantity, chosen)
+            for quantity in dialect.quantities
+        ),
     )
 
 
@@ -105,12 +111,10 @@ def _total(c: RequestColumns, what: Totals) -> float:
     return float(sum(np.nansum(column[c.ok]) for column in columns))
 
 
-def _say(run: RunData, c: RequestColumns, dialect: Dialect, quantity: Quantity, duration_s: float) -> Spoken:
+def _say(c: RequestColumns, dialect: Dialect, quantity: Quantity, duration_s: float) -> Spoken:
     if quantity.total is not None:
         total = _total(c, quantity.total)
         return Spoken(quantity, int(np.sum(c.ok)), {"value": total / duration_s})
-    if quantity.gaps is not None:
-        return _of_gaps(run, dialect, quantity)
     values = quantity.of(c) if quantity.of is not None else np.empty(0)
     return _of_values(dialect, quantity, values[~np.isnan(values)] / 1e6)
 
@@ -143,9 +147,9 @@ def between_choices(chunks: ChunkColumns, ok: BoolArray) -> Gaps:
 _RULES: dict[GapRule, GapFormula] = {"choice": between_choices, "token": chunk_gaps, "token and zeros": with_zeros}
 
 
-def _of_gaps(run: RunData, dialect: Dialect, quantity: Quantity) -> Spoken:
+def _of_gaps(run: RunData, dialect: Dialect, quantity: Quantity, rows: BoolArray) -> Spoken:
     quantiles = [q for q in dialect.statistics.values() if q is not None]
-    (found,) = gap_statistics(run, [run.measured], quantiles, _RULES[quantity.gaps or "token"])
+    (found,) = gap_statistics(run, [rows], quantiles, _RULES[quantity.gaps or "token"])
     return Spoken(quantity, found.n, _gap_words(dialect, found))
 
 

@@ -81,6 +81,7 @@ class EventFacts:
     """What the events of each response come to, columns of shape (n,), so that the events need not be kept.
 
     Times float64 ns, NaN = no such event. `first_choice_ns` and `last_choice_ns` also count role prelude and finish.
+    `closing_ns`: the first usage event, else [DONE].
     `first_tokens`: tokens of the first token event, NaN = unknown. `coalesced`: token events that shared a read with
     another. `stalls`: gaps of at least STALL_NS, `stall_ns` their sum. `on_time`: tokens that came no later than a
     reader of READING_TOKENS_PER_S wanted them, out of `tokens`; all 0 where there is no token event.
@@ -91,6 +92,7 @@ class EventFacts:
     last_token_ns: FloatArray
     first_choice_ns: FloatArray
     last_choice_ns: FloatArray
+    closing_ns: FloatArray
     first_tokens: FloatArray
     token_events: FloatArray
     coalesced: FloatArray

@@ -102,8 +102,17 @@ def _ttft_connected(c: RequestColumns) -> FloatArray:
     return _ok(c, c.events.first_token_ns - _start(c))
 
 
+def _closing(c: RequestColumns) -> FloatArray:
+    """Return when a tool that reads no further than the token counts stops its clock."""
+    return np.where(np.isnan(c.events.closing_ns), c.end_ns, c.events.closing_ns)
+
+
 def _e2e_connected(c: RequestColumns) -> FloatArray:
-    return _ok(c, c.end_ns - _start(c))
+    return _ok(c, _closing(c) - _start(c))
+
+
+def _after_token_to_usage(c: RequestColumns) -> FloatArray:
+    return _per(c, _closing(c) - c.events.first_token_ns, c.output_tokens - 1)
 
 
 def _first_answer(c: RequestColumns) -> FloatArray:
@@ -240,8 +249,20 @@ DIALECTS: tuple[Dialect, ...] = (
         statistics={"mean": None, "p50": 0.5, "p95": 0.95, "p99": 0.99},
         quantities=(
             Quantity(key="ttft", name="ttft", unit="ms", because=_CONNECT, of=_ttft_connected),
-            Quantity(key="tpot", name="tpot", unit="ms/token", because=_TAIL, of=_after_token),
-            Quantity(key="e2e", name="e2e_latency", unit="ms", because=_CONNECT, of=_e2e_connected),
+            Quantity(
+                key="tpot",
+                name="tpot",
+                unit="ms/token",
+                because="counts up to the usage event, or [DONE] where there is none",
+                of=_after_token_to_usage,
+            ),
+            Quantity(
+                key="e2e",
+                name="e2e_latency",
+                unit="ms",
+                because=f"ends with the usage event, before [DONE]; {_CONNECT}",
+                of=_e2e_connected,
+            ),
             Quantity(key="requests", name="requests_per_second", unit="1/s", because=_LATE_START, total="requests"),
             Quantity(
                 key="output",

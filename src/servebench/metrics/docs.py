@@ -59,7 +59,8 @@ Written by `make gen`; `make test` says whether it is up to date.
 The same answers give different numbers in different tools, because each starts and stops its clocks at other events.
 `servebench table RUN --dialect TOOL` prints a run by the formulas of that tool, `--dialects` prints all of them beside
 ours. The formulas were read from the code of the versions named. What a formula cannot undo is how the tool measured:
-its own clock, when it reads its socket, and the load that its client puts on the machine.
+its own clock, when it reads its socket, and the load that its client puts on the machine. What the tools printed of one
+load, and our dialects of it, stand in [dialects-observed.md](dialects-observed.md).
 
 All dialects use the measured requests of a run; totals are divided by the time from the first sending to the last end.
 """

@@ -13,6 +13,8 @@ READING_TOKENS_PER_S = 10.0
 """A fast reader: 450 words a minute. A token is on time if it comes before that reader has read those before it."""
 
 _REASONING = CHUNK_KINDS.index(ChunkKind.REASONING)
+_USAGE = CHUNK_KINDS.index(ChunkKind.USAGE)
+_DONE = CHUNK_KINDS.index(ChunkKind.DONE)
 
 
 class Gaps(NamedTuple):
@@ -123,12 +125,14 @@ def facts_of(chunks: ChunkColumns, each: FloatArray, gaps: Gaps) -> EventFacts:
     np.maximum.at(longest, gaps.request, gaps.ns)
     long = gaps.ns >= STALL_NS
     first_ns = _at(chunks.ns, first)
+    usage_ns = _at(chunks.ns, _edge(chunks, chunks.kind == _USAGE))
     return EventFacts(
         first_token_ns=first_ns,
         first_answer_ns=_at(chunks.ns, _edge(chunks, token & (chunks.kind != _REASONING))),
         last_token_ns=_at(chunks.ns, _edge(chunks, token, last=True)),
         first_choice_ns=_at(chunks.ns, _edge(chunks, choice)),
         last_choice_ns=_at(chunks.ns, _edge(chunks, choice, last=True)),
+        closing_ns=np.where(np.isnan(usage_ns), _at(chunks.ns, _edge(chunks, chunks.kind == _DONE)), usage_ns),
         first_tokens=_at(chunks.tokens, first),
         token_events=np.bincount(chunks.request()[token], minlength=n).astype(np.float64),
         coalesced=_coalesced(chunks, n),

@@ -49,8 +49,8 @@ def one(tmp_path: Path) -> RunData:
         ("aiperf", "gap", 140 / 2),
         ("aiperf", "e2e", 290),
         ("genai-bench", "ttft", 160),
-        ("genai-bench", "tpot", 260 / 4),
-        ("genai-bench", "e2e", 420),
+        ("genai-bench", "tpot", 250 / 4),
+        ("genai-bench", "e2e", 410),
         ("inference-perf", "ttft", 250),
         ("inference-perf", "tpot", 40 / 4),
         ("inference-perf", "gap", 140 / 4),
@@ -63,6 +63,16 @@ def test_each_tool_starts_and_stops_its_clocks_where_it_does(one: RunData, tool:
     dialect = dialect_named(tool)
     mean = next(name for name, q in dialect.statistics.items() if q is None)
     assert speak(one, dialect).value(key, mean) == pytest.approx(ms)
+
+
+@pytest.mark.parametrize(
+    ("last", "ms"), [((400 * MS, "usage"), 410), ((405 * MS, "done"), 415), ((390 * MS, "finish"), 420)]
+)
+def test_genai_bench_reads_no_further_than_usage_or_done(tmp_path: Path, last: tuple[int, str], ms: float) -> None:
+    made = row(0, sent_ns=0, end_ns=410 * MS) | events((150 * MS, "content"), (250 * MS, "content"), last)
+    made |= {"connect_start_ns": -10 * MS, "connect_end_ns": 0}
+    run = load_run(write_run(tmp_path / "run", RunSpec(rows=[made], phases=[steady("load", 0, 1)], parts=1)))
+    assert speak(run, dialect_named("genai-bench")).value("e2e", "mean") == pytest.approx(ms)
 
 
 def test_totals_are_divided_by_first_sending_to_last_end(one: RunData) -> None:
