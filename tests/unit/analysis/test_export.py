@@ -7,7 +7,8 @@ import pytest
 from tests.builders import RunSpec, S, busy_run, events, query, row, steady, write_run
 
 from servebench.analysis.digest import examine
-from servebench.analysis.export import vllm_result, write_chunks
+from servebench.analysis.exports.events import write_chunks
+from servebench.analysis.exports.vllm import vllm_result
 from servebench.analysis.source import load_run
 
 

@@ -1,59 +1,20 @@
-"""Know the forms in which a run leaves servebench: one row per event, and the result file of `vllm bench serve`."""
+"""Know the result file of `vllm bench serve --save-result --save-detailed`."""
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
-from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 
 from servebench.analysis.chunks import works
 from servebench.analysis.dialects import Speech, between_choices, dialect_named, speak
 from servebench.analysis.digest import Examined
-from servebench.analysis.frames import chunk_pieces
 from servebench.analysis.numbers import plain
-from servebench.analysis.render import harmless
 from servebench.analysis.source import RunData, workload_of
 from servebench.metrics.columns import FloatArray
 
-TEXT_COLUMNS: tuple[str, ...] = ("kind", "worker", "phase")
 _VLLM = {"ttft": "ttft", "tpot": "tpot", "gap": "itl", "e2e": "e2el"}
-
-
-def write_chunks(run: RunData, path: Path, form: Literal["parquet", "csv"]) -> int:
-    """Write one row per event of every response, a part at a time; return how many.
-
-    No text cell of a CSV file can be taken for a formula. Raises ShardError where a part changed since it was read.
-    """
-    temporary = path.with_name(path.name + ".tmp")
-    rows = _parquet(run, temporary) if form == "parquet" else _csv(run, temporary)
-    temporary.replace(path)
-    return rows
-
-
-def _parquet(run: RunData, path: Path) -> int:
-    rows = 0
-    schema = pa.Table.from_pandas(next(chunk_pieces(run)), preserve_index=False).schema
-    texts = [schema.field(index).with_type(pa.utf8()) for index in map(schema.get_field_index, TEXT_COLUMNS)]
-    for field in texts:
-        schema = schema.set(schema.get_field_index(field.name), field)
-    with pq.ParquetWriter(path, schema.remove_metadata(), compression="zstd") as writer:
-        for piece in chunk_pieces(run):
-            writer.write_table(pa.Table.from_pandas(piece, schema=schema.remove_metadata(), preserve_index=False))
-            rows += len(piece)
-    return rows
-
-
-def _csv(run: RunData, path: Path) -> int:
-    rows = 0
-    with path.open("w", encoding="utf-8", newline="") as file:
-        for index, piece in enumerate(chunk_pieces(run)):
-            safe = piece.assign(**{name: piece[name].map(harmless, na_action="ignore") for name in TEXT_COLUMNS})
-            safe.to_csv(file, index=False, header=index == 0, lineterminator="\r\n")
-            rows += len(piece)
-    return rows
 
 
 def vllm_result(examined: Examined) -> bytes:
@@ -64,6 +25,7 @@ def vllm_result(examined: Examined) -> bytes:
     run, manifest = examined.run, examined.digest.manifest
     speech = speak(run, dialect_named("vllm"))
     workload = workload_of(manifest)
+    closed = workload.closed if workload is not None else None
     content: dict[str, Any] = {
         "date": _date(manifest.created_utc),
         "backend": workload.target.endpoint if workload else None,
@@ -74,6 +36,8 @@ def vllm_result(examined: Examined) -> bytes:
         "request_rate": plain(examined.digest.counts.planned / examined.digest.counts.seconds)
         if examined.digest.counts.seconds
         else None,
+        "burstiness": None,
+        "max_concurrency": closed.users if closed is not None else None,
         "duration": plain(speech.duration_s),
         "completed": speech.ok,
         "failed": speech.failed,
@@ -83,7 +47,8 @@ def vllm_result(examined: Examined) -> bytes:
         "output_throughput": plain(speech.value("output", "value")),
         "total_token_throughput": plain(speech.value("tokens", "value")),
     }
-    return msgspec.json.format(msgspec.json.encode(content | _statistics(speech) | _detail(run)), indent=1) + b"\n"
+    detail = _detail(run)
+    return msgspec.json.format(msgspec.json.encode(content | _statistics(speech, detail) | detail), indent=1) + b"\n"
 
 
 def _date(created_utc: str) -> str:
@@ -93,8 +58,10 @@ def _date(created_utc: str) -> str:
         return created_utc
 
 
-def _statistics(speech: Speech) -> dict[str, float | None]:
-    return {
+def _statistics(speech: Speech, detail: dict[str, list[Any]]) -> dict[str, float | None]:
+    spread = {"ttft": detail["ttfts"], "itl": [gap for gaps in detail["itls"] for gap in gaps]}
+    deviations = {f"std_{name}_ms": _deviation(seconds) for name, seconds in spread.items()}
+    return deviations | {
         f"{name}_{_VLLM[item.quantity.key]}_ms": plain(value)
         for item in speech.spoken
         if item.quantity.key in _VLLM
@@ -102,8 +69,14 @@ def _statistics(speech: Speech) -> dict[str, float | None]:
     }
 
 
+def _deviation(seconds: Sequence[float | None]) -> float | None:
+    """Return the standard deviation of known values in ms; None of none."""
+    known = [value for value in seconds if value is not None]
+    return plain(1000 * float(np.std(known))) if known else None
+
+
 def _detail(run: RunData) -> dict[str, list[Any]]:
-    """Return the lists with one element per measured ok request, in order of seq; seconds."""
+    """Return the lists with one element per measured ok request, in order of seq; seconds, start on the run clock."""
     c = run.columns
     rows = np.flatnonzero(run.measured & c.ok)
     gaps: list[list[float]] = [[] for _ in range(len(run.seq))]
@@ -116,6 +89,9 @@ def _detail(run: RunData) -> dict[str, list[Any]]:
         "output_lens": _whole(c.output_tokens[rows]),
         "ttfts": [plain(value, 9) for value in ((c.events.first_choice_ns - c.sent_ns)[rows] / 1e9).tolist()],
         "itls": [gaps[row] for row in rows.tolist()],
+        "latencies": [plain(value, 9) for value in ((c.events.last_choice_ns - c.sent_ns)[rows] / 1e9).tolist()],
+        "start_times": [plain(value, 9) for value in (c.sent_ns[rows] / 1e9).tolist()],
+        "errors": [""] * len(rows),
     }
 
 
