@@ -10,7 +10,7 @@ DEV := $(VENV)/.dev-installed
 CHROMIUM := $(shell command -v chromium 2>/dev/null)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo fmt lint type arch gen unit prop golden patched check integ browser browser-deps test test-compose test-engines bench clean \
+.PHONY: help setup demo fmt lint type arch gen unit prop golden patched check integ browser browser-deps observe-deps test test-compose test-engines bench clean \
 	dist constraints
 
 help: ## list the targets
@@ -56,7 +56,7 @@ check: lint type arch ## the fast part of `make test`: lint, types, architecture
 	$(PYTEST) -q tests/unit tests/property tests/golden
 	$(PYTEST) -q tests/patched
 
-integ: $(DEV) ## real servers, masters and workers; the wheel in an empty folder
+integ: $(DEV) observe-deps ## real servers, masters and workers; the wheel in an empty folder
 	$(PYTEST) tests/integration
 
 browser: $(DEV) browser-deps ## report and web page in headless Chromium
@@ -68,6 +68,14 @@ ifeq ($(CHROMIUM),)
 		apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends chromium; \
 	else echo "no chromium: the browser tests will be skipped (apt-get install chromium)"; fi
 endif
+
+observe-deps: ## install Prometheus and Grafana's schema where they are missing and we may; tests skip without them
+	@command -v promtool >/dev/null || { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null \
+		&& apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends prometheus; } \
+		|| echo "no prometheus: its tests will be skipped (apt-get install prometheus)"
+	@[ -e tests/grafana/node_modules ] || { command -v npm >/dev/null \
+		&& npm install --silent --no-audit --no-fund --no-package-lock --prefix tests/grafana; } \
+		|| echo "no schema of Grafana: its test will be skipped (npm install --prefix tests/grafana)"
 
 test: check integ browser ## everything that CI runs
 

@@ -102,6 +102,8 @@ def test_every_panel_of_every_dashboard_has_data_of_a_real_run(tmp_path: Path) -
             awaited(
                 lambda: got(f"{server}/api/v1/query?query=1") and asked(server, "servebench_ttft_seconds_count > 20")
             )
+            (told,) = asked(server, "servebench_client_cpu_ratio")
+            assert re.fullmatch(r"w0-[0-9a-f]{8}", told["metric"]["worker"]), "the name of its files"
             panels = [
                 (path.stem, panel["title"], target["expr"])
                 for path in sorted(DASHBOARDS.glob("*.json"))

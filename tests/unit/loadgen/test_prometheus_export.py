@@ -63,6 +63,14 @@ def test_counters_go_on_over_runs_and_never_fall() -> None:
     assert [p[answers] for p in (first, second, third)] == [2, 2, 3]
 
 
+def test_a_worker_is_named_as_in_its_files_and_not_by_locusts_id() -> None:
+    meters = Meters()
+    meters.begin(run_with(Totals(), []), {"w": "w0-9f8e7d6c"}.__getitem__)
+    found = page(meters)
+    assert found[("servebench_client_cpu_ratio", (("worker", "w0-9f8e7d6c"),))] == 0.25
+    assert not [labels for _, labels in found if ("worker", "w") in labels]
+
+
 def test_what_is_unknown_has_no_sample() -> None:
     found = page(Meters())
     assert ("servebench_engine_running", ()) not in found

@@ -4,7 +4,7 @@ For watching, never of record. The page is built when it is asked for, from the 
 """
 
 import logging
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -32,11 +32,13 @@ class Meters(Collector):
         self._past = Totals()
         self._past_latency: dict[str, Sketch] = {name: Sketch() for name in LATENCIES}
         self._view: LiveView | None = None
+        self._name_of: Callable[[str], str] = str
         self._line: Mapping[str, Any] = {}
         self._lost = 0
 
-    def begin(self, view: LiveView) -> None:
-        """Follow a new run."""
+    def begin(self, view: LiveView, name_of: Callable[[str], str] = str) -> None:
+        """Follow a new run. `name_of` gives the name of a worker's files and log lines for Locust's id of it."""
+        self._name_of = name_of
         if self._view is not None:
             self._past = sum_totals([self._past, self._view.totals()])
             for name in LATENCIES:
@@ -60,7 +62,7 @@ class Meters(Collector):
         for name in LATENCIES:
             yield histogram(name, self._latency(name))
         if self._view is not None:
-            yield from _client(self._view.healths())
+            yield from _client({self._name_of(known): health for known, health in self._view.healths().items()})
         yield from _engine(self._line.get("server") or {})
 
     def _run(self) -> Iterator[Metric]:

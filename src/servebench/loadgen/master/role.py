@@ -232,7 +232,7 @@ class MasterRole:
             self._chronicle.board = None  # a run that still drains is no longer the one that is watched
         self._chronicle = chronicle
         self.board.begin(run_id, workload.objectives)
-        self.meters.begin(chronicle.view)
+        self.meters.begin(chronicle.view, self._worker_name)
         chronicle.ask_engines(places_to_ask(settings.metrics_urls, target, workload.target.endpoint))
         run = Coordinator(order, self._channel, chronicle, self._is_present)
         if not settings.keep_going and manifest.engine != "tokens":  # by hand, the operator sees it and decides
@@ -240,6 +240,11 @@ class MasterRole:
         self._set_going(run_id, run)
         log.info("run %s began in %s", run_id, folder.root)
         return run
+
+    def _worker_name(self, worker_id: str) -> str:
+        """Return the name in the files of a worker, Locust's id of one that never said hello."""
+        hello = self._helloed.get(worker_id)
+        return hello.worker if hello is not None else worker_id
 
     def _set_going(self, run_id: str, run: Coordinator) -> None:
         """Let the workers that are here take part, and follow the run to its end."""
