@@ -156,6 +156,44 @@ def talker() -> Iterator[tuple[str, list[tuple[str, list[dict[str, str]]]]]]:
     thread.join()
 
 
+CLOSED_TALK = """
+name: closed-talk
+seed: 3
+target: {endpoint: openai-chat, model: talker}
+prompts:
+  source: {kind: mt-bench}
+  conversation: {turns: {from: uniform, min: 2, max: 4}, think_time: 200ms}
+load: {kind: closed, users: 4, think_time: 500ms, requests: 60}
+"""
+
+
+def test_closed_users_live_through_one_conversation_after_the_other(
+    tmp_path: Path, talker: tuple[str, list[tuple[str, list[dict[str, str]]]]]
+) -> None:
+    url, heard = talker
+    _, rows, manifest = run(tmp_path, CLOSED_TALK, url, workers=2)
+    assert sorted(row["seq"] for row in rows) == list(range(60))
+    assert manifest["planned"] == 60
+    said = dict(heard)
+    assert said.keys() == {row["request_id"] for row in rows}
+    sessions: dict[int, list[dict[str, Any]]] = {}
+    for row in sorted(rows, key=lambda row: row["dispatched_ns"]):
+        sessions.setdefault(row["session"], []).append(row)
+    assert all(turns[0]["seq"] == session for session, turns in sessions.items())
+    assert {len(turns) for turns in sessions.values()} <= {1, 2, 3, 4}
+    for turns in sessions.values():
+        assert [row["turn"] for row in turns] == list(range(len(turns)))
+        assert len({row["worker"] for row in turns}) == 1
+        history: list[str] = []
+        for before, row in pairwise(turns):
+            assert before["outcome"] == "ok", "a conversation goes on behind an answer only"
+            assert row["sent_ns"] >= before["end_ns"] + 200_000_000
+            history += [said[before["request_id"]][-1]["content"], f"answer to {before['request_id']}"]
+            assert [message["content"] for message in said[row["request_id"]][:-1]] == history
+    if len(manifest["members"]) == 1:  # a worker that a crowded machine silenced has its users taken over
+        assert most_at_once([(turns[0]["sent_ns"], turns[-1]["end_ns"]) for turns in sessions.values()]) <= 4
+
+
 CONVERSATIONS = """
 name: talk
 seed: 3

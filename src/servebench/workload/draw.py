@@ -158,11 +158,28 @@ class Drawer:
             turn=0,
         )
 
-    def closed_ask(self, closed: Closed, seq: int) -> Ask:
-        """Return request number `seq` of closed load; its pause counts where its user has had an answer before."""
+    def closed_ask(self, closed: Closed, seq: int, *, session: int | None = None, turn: int = 0) -> Ask:
+        """Return request number `seq` of closed load, a turn of the conversation that began with request `session`.
+
+        None: it begins one. A conversation has the draws of the number that it begins with.
+        """
+        talk, first = self._prompts.conversation, seq if session is None else session
         warmup = seq < closed.warmup_requests
-        ask = self.ask(seq, phase=CLOSED_WARMUP if warmup else CLOSED, measured=not warmup)
-        return ask._replace(think_ns=int(self.thinks_ns(closed.think, seq, 1)[0]))
+        in_file = talk is not None and talk.turns.law == "prompt"
+        prompt_id = self.prompt_ids(first, 1) + turn if in_file else self.prompt_ids(seq, 1)
+        pairs = self.lengths(seq, 1, prompt_id)
+        return Ask(
+            seq=seq,
+            phase=CLOSED_WARMUP if warmup else CLOSED,
+            step=None,
+            measured=not warmup,
+            intended_ns=None,
+            prompt_id=int(prompt_id[0]),
+            input_tokens=known(int(pairs.input_tokens[0])),
+            max_tokens=known(int(pairs.max_tokens[0])),
+            session=first,
+            turn=turn,
+        )
 
     def _picks(self, first: int, count: int) -> Ints:
         """Return which rows of the prompt files are taken, by the workload's order."""

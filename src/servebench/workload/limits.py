@@ -40,6 +40,14 @@ def lengths_against_prompts(requests: RequestsSpec, prompts: Prompts) -> list[Wr
     return [Wrong(("requests", "lengths"), message)]
 
 
+def talk_against_closed_load(talk: Conversation | None) -> list[Wrong]:
+    """Return what closed users cannot follow: turns that are a trace's rows."""
+    if talk is None or talk.turns.law != "trace":
+        return []
+    message = '"trace" follows the rows of a replay, and closed load replays none; it needs load.kind: replay'
+    return [Wrong(("prompts", "conversation", "turns", "from"), message)]
+
+
 def _on_off(law: Arrivals) -> Iterable[Arrivals]:
     """Return the on/off laws in a law."""
     if law.process == "onoff":

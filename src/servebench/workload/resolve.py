@@ -10,7 +10,7 @@ from servebench.core.errors import Fault, SpecError
 from servebench.core.units import format_duration
 from servebench.workload.document import Dumper, document_of
 from servebench.workload.files import Files
-from servebench.workload.limits import lengths_against_prompts, sizes_against_limits
+from servebench.workload.limits import lengths_against_prompts, sizes_against_limits, talk_against_closed_load
 from servebench.workload.model import (
     Abandon,
     Arrivals,
@@ -65,6 +65,8 @@ def resolve(spec: WorkloadSpec, folder: Path) -> tuple[Workload | None, list[Wro
     wrongs = [*files.wrongs, *prompts_against_phases(prompts, phases), *lengths_against_prompts(spec.requests, prompts)]
     if isinstance(load, OpenLoad):
         wrongs += sizes_against_limits(phases, law_of(load.arrivals), prompts.conversation)
+    else:
+        wrongs += talk_against_closed_load(prompts.conversation)
     if wrongs:
         return None, wrongs
     workload = Workload(

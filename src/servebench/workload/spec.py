@@ -125,9 +125,7 @@ class WorkloadSpec(Strict):
     accept: tuple[CheckSpec, ...] = Field(default=(), description="what every answer must be")
 
     @model_validator(mode="after")
-    def _some_things_are_open(self) -> Self:
-        if self.prompts.conversation is not None and isinstance(self.load, ClosedLoad):
-            raise wrong("needs load.kind: open or replay", "prompts", "conversation")
+    def _a_warm_pass_is_planned(self) -> Self:
         if self.target.cache.state == "warm" and isinstance(self.load, ClosedLoad):
             raise wrong(
                 "warm needs load.kind: open or replay; closed load has warmup_requests", "target", "cache", "state"

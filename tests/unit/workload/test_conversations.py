@@ -150,7 +150,6 @@ def test_a_closed_request_has_no_time_but_the_draws_of_its_number() -> None:
     assert [ask.phase for ask in asks] == ["warmup", "warmup", "closed", "closed", "closed"]
     assert [ask.measured for ask in asks] == [False, False, True, True, True]
     assert {ask.intended_ns for ask in asks} == {None}
-    assert {ask.think_ns for ask in asks} == {NS_PER_S}
     assert Drawer(workload, PROMPTS).closed_ask(load, 4) == asks[4]
 
 

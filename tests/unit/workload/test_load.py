@@ -68,13 +68,14 @@ def test_exact_lengths_need_a_length_that_is_asked_for() -> None:
     assert read.requests.lengths == "exact"
 
 
-def test_conversations_with_closed_load_are_refused_by_name() -> None:
-    talk = GOOD.replace("load:", "  conversation: {turns: {from: fixed, count: 3}}\nload:")
-    assert parse_workload(talk, "w.yaml").prompts.conversation is not None
+def test_closed_users_live_through_conversations_but_not_those_of_a_trace() -> None:
     open_load = "kind: open\n  phases:\n    - {name: even, shape: steady, rate_per_s: 2, duration: 30s}"
-    faults = faults_of(talk.replace(open_load, CLOSED))
-    assert list(faults) == ["prompts.conversation"]
-    assert "needs load.kind: open or replay" in faults["prompts.conversation"][1]
+    talk = "conversation: {turns: {from: fixed, count: 3}, think_time: 2s}"
+    closed = GOOD.replace("load:", f"  {talk}\nload:").replace(open_load, CLOSED)
+    assert parse_workload(closed, "w.yaml").prompts.conversation is not None
+    faults = faults_of(closed.replace(talk, "conversation: {turns: {from: trace}}"))
+    assert list(faults) == ["prompts.conversation.turns.from"]
+    assert "needs load.kind: replay" in faults["prompts.conversation.turns.from"][1]
 
 
 def test_the_words_that_there_are_stand_beside_an_unknown_one() -> None:

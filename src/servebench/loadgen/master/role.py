@@ -18,6 +18,7 @@ from servebench.core.errors import HarnessError, ServebenchError
 from servebench.core.outcomes import ExitCode
 from servebench.core.target import parse_target, shown_argument
 from servebench.core.units import NS_PER_S
+from servebench.loadgen.by_hand import refuse_by_hand
 from servebench.loadgen.channel import Channel, GarbledMessageError, StrayMessageError
 from servebench.loadgen.desk.choices import as_planned, chosen_workload
 from servebench.loadgen.desk.live_board import LiveBoard
@@ -192,6 +193,8 @@ class MasterRole:
         url = self._url()
         target = parse_target(url)
         model = settings.model or workload.target.model or only_model(target, workload, settings.secrets)
+        if not planned:
+            refuse_by_hand(workload)
         schedule, reuse = plan_of(workload) if planned and workload.closed is None else (None, {})
         now = datetime.datetime.now(datetime.UTC)
         run_id = new_run_id(now, settings.run_name or workload.name, new_token())
@@ -219,20 +222,9 @@ class MasterRole:
             users=closed.users if closed else None,
             total=closed.total if closed else None,
         )
-        chronicle = Chronicle(
-            run_id,
-            order.duration_ns,
-            Runbook(folder.root, manifest, schedule, closed),
-            Journal(folder.events),
-            self._pipe,
-            self.board,
-            self.meters,
-        )
-        if self._chronicle is not None:
-            self._chronicle.board = None  # a run that still drains is no longer the one that is watched
-        self._chronicle = chronicle
+        runbook = Runbook(folder.root, manifest, schedule, closed)
+        chronicle = self._open(run_id, order.duration_ns, runbook, Journal(folder.events))
         self.board.begin(run_id, workload.objectives)
-        self.meters.begin(chronicle.view, self._worker_name)
         chronicle.ask_engines(places_to_ask(settings.metrics_urls, target, workload.target.endpoint))
         run = Coordinator(order, self._channel, chronicle, self._is_present)
         if not settings.keep_going and manifest.engine != "tokens":  # by hand, the operator sees it and decides
@@ -255,6 +247,15 @@ class MasterRole:
                 run.welcome(hello)
         gevent.spawn(run.run)
         self._followers.append(gevent.spawn(self._follow, run))
+
+    def _open(self, run_id: str, duration_ns: int | None, runbook: Runbook, journal: Journal) -> Chronicle:
+        """Begin to tell of a run, to its folder and to whoever watches."""
+        chronicle = Chronicle(run_id, duration_ns, runbook, journal, self._pipe, self.board, self.meters)
+        if self._chronicle is not None:
+            self._chronicle.board = None  # a run that still drains is no longer the one that is watched
+        self._chronicle = chronicle
+        self.meters.begin(chronicle.view, self._worker_name)
+        return chronicle
 
     def _manifest(
         self, run_id: str, now: datetime.datetime, workload: Workload, schedule: Schedule | None, target_url: str

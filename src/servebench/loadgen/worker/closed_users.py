@@ -1,4 +1,8 @@
-"""Know closed load: virtual users who each send the next request some time after the answer to the one before."""
+"""Know closed load: virtual users who each send the next request some time after the answer to the one before.
+
+Where the workload has conversations, a user lives through one after the other: the pause between turns is the
+conversation's, the one before the next conversation is the user's own.
+"""
 
 from collections.abc import Callable
 
@@ -12,8 +16,7 @@ from servebench.core.units import NS_PER_MS
 from servebench.loadgen.runclock import RunClock
 from servebench.loadgen.worker.permit import Permit, SeqPool
 from servebench.workload.draw import Drawer
-from servebench.workload.model import Closed
-from servebench.workload.phase_names import CLOSED, CLOSED_WARMUP
+from servebench.workload.model import Closed, Conversation, Think
 
 BACK_OFF_NS = 300 * NS_PER_MS
 """Pause of a user after a failed connection: a server that is down must not be asked thousands of times a second."""
@@ -22,7 +25,8 @@ BACK_OFF_NS = 300 * NS_PER_MS
 class ClosedUsers:
     """The users of one worker. `run` is their master greenlet; `set_users` may be called at any time by the handler.
 
-    `perform` sends a request and returns its answer; what it raises goes to `on_failure`, and this worker's load ends.
+    `converse` begins a conversation (a single request without `talk`): what it returns sends the next turn and returns
+    the answer. What that raises goes to `on_failure`, and this worker's load ends.
     """
 
     def __init__(  # noqa: PLR0913 - its collaborators
@@ -34,12 +38,13 @@ class ClosedUsers:
         seqs: SeqPool,
         clock: RunClock,
         permit: Permit,
-        perform: Callable[[Ask], Answer],
+        talk: Conversation | None = None,
+        converse: Callable[[], Callable[[Ask], Answer]],
         on_failure: Callable[[BaseException], None],
     ) -> None:
         self._closed, self._drawer, self._rng, self._seqs = closed, drawer, rng, seqs
         self._clock, self._permit = clock, permit
-        self._perform, self._on_failure = perform, on_failure
+        self._talk, self._converse, self._on_failure = talk, converse, on_failure
         self._wanted = 0
         self._users = 0
         self._retired = 0
@@ -84,20 +89,32 @@ class ClosedUsers:
 
     def _requests(self) -> None:
         """Send one request after the other, until this user is one too many or the run is over."""
-        while self._users <= self._places() and not self._over():
-            seq = self._seqs.take(ahead=min(16, self._wanted))
-            if seq is None:
-                self._ended = True
-                return
-            measured = seq >= self._closed.warmup_requests
-            ask = self._drawer.ask(seq, phase=CLOSED if measured else CLOSED_WARMUP, measured=measured)
-            if not self._think(self._perform(ask)):
-                self._retired += 1  # its next request would come after the end: nobody takes its place
-                return
+        while self._is_wanted():
+            perform, first, turn = self._converse(), None, 0
+            while self._is_wanted():
+                seq = self._seqs.take(ahead=min(16, self._wanted))
+                if seq is None:
+                    self._ended = True
+                    return
+                first = seq if first is None else first
+                ask = self._drawer.closed_ask(self._closed, seq, session=first, turn=turn)
+                answer, turn = perform(ask), turn + 1
+                ends = answer.outcome is not Outcome.OK or turn >= self._turns(first)
+                if not self._think(answer, self._closed.think if ends or self._talk is None else self._talk.think):
+                    self._retired += 1  # its next request would come after the end: nobody takes its place
+                    return
+                if ends:
+                    break
 
-    def _think(self, answer: Answer) -> bool:
+    def _is_wanted(self) -> bool:
+        return self._users <= self._places() and not self._over()
+
+    def _turns(self, first: int) -> int:
+        """Return how many turns the conversation has that begins with a request."""
+        return int(self._drawer.turns(first, 1)[0])
+
+    def _think(self, answer: Answer, think: Think) -> bool:
         """Pause; False when the run stops meanwhile."""
-        think = self._closed.think
         pause_ns = self._rng.exponential(think.mean_ns) if think.law == "exponential" else think.mean_ns
         if answer.outcome is Outcome.CONNECT_ERROR:
             pause_ns = max(pause_ns, BACK_OFF_NS)

@@ -1,15 +1,29 @@
 """Know conversations: later turns follow the answer before them, behind the history they have made."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import gevent
 
 from servebench.core.outcomes import Outcome
-from servebench.core.records import Ask, Message
+from servebench.core.records import Answer, Ask, Message
 from servebench.loadgen.runclock import RunClock
 from servebench.loadgen.worker.permit import Permit
 from servebench.loadgen.worker.requester import Requester
+
+
+@dataclass(slots=True, kw_only=True)
+class History:
+    """What was said in one conversation so far; stays empty where turns are whole in themselves (`kept` false)."""
+
+    requester: Requester
+    kept: bool
+    said: list[Message] = field(default_factory=list)
+
+    def heard(self, ask: Ask, answer: Answer) -> None:
+        """Note a turn and what the server really answered."""
+        if self.kept:
+            self.said += [*self.requester.messages(ask), Message("assistant", answer.text or "")]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,7 +51,7 @@ class Conversations:
             self.on_failure(error)
 
     def _turns(self, asks: Sequence[Ask], body: bytes) -> None:
-        history: list[Message] = []
+        history = History(requester=self.requester, kept=self.history)
         end_ns = 0
         for number, planned in enumerate(asks):
             ask = planned
@@ -46,15 +60,13 @@ class Conversations:
                 if not self.permit.sleep_until(ask.intended_ns or 0, self.clock.epoch_monotonic_ns):
                     self._give_up(asks[number:], Outcome.CANCELLED, "run_stopped")
                     return
-                body = self.requester.render(ask, history)
+                body = self.requester.render(ask, history.said)
             record = self.requester.perform(ask, body)
             if record.answer.outcome is not Outcome.OK:
                 self._give_up(asks[number + 1 :], Outcome.SKIPPED, "earlier_turn_failed")
                 return
             end_ns = record.answer.end_ns - self.clock.epoch_monotonic_ns
-            if self.history:
-                history += self.requester.messages(ask)
-                history.append(Message("assistant", record.answer.text or ""))
+            history.heard(ask, record.answer)
 
     def _give_up(self, asks: Sequence[Ask], outcome: Outcome, error_class: str) -> None:
         for ask in asks:

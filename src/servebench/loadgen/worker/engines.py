@@ -6,22 +6,21 @@ from typing import Protocol
 
 import numpy as np
 
-from servebench.core.errors import InputError
 from servebench.core.records import Answer, Ask
+from servebench.loadgen.by_hand import refuse_by_hand
 from servebench.loadgen.runclock import RunClock
 from servebench.loadgen.worker.closed_users import ClosedUsers
-from servebench.loadgen.worker.conversations import Conversations
+from servebench.loadgen.worker.conversations import Conversations, History
 from servebench.loadgen.worker.dispatch import PlanDispatcher
 from servebench.loadgen.worker.permit import Permit, SeqPool
 from servebench.loadgen.worker.requester import Requester
 from servebench.loadgen.worker.token_dispatch import TokenDispatcher
 from servebench.workload.arrivals import unit_gaps
 from servebench.workload.draw import Drawer
-from servebench.workload.model import Arrivals, Workload
+from servebench.workload.model import Arrivals, Conversation, Workload
 from servebench.workload.prompts import PromptSet
 from servebench.workload.schedule import Schedule
 
-BY_HAND = ("constant", "poisson", "gamma", "weibull")
 GAPS_PER_DRAW = 1024
 
 
@@ -62,7 +61,7 @@ class EngineParts:
 def make_engine(parts: EngineParts) -> Engine:
     """Return the engine that the workload asks for.
 
-    Raises InputError for a gap law that load by hand cannot follow.
+    Raises InputError for a workload that cannot be driven by hand.
     """
     if parts.schedule is not None:
         return _planned(parts, parts.schedule)
@@ -77,7 +76,7 @@ def _planned(parts: EngineParts, schedule: Schedule) -> Engine:
         requester=parts.requester,
         clock=parts.clock,
         permit=parts.permit,
-        history=conversation is not None and conversation.history == "answers",
+        history=_keeps_history(conversation),
         on_failure=parts.on_failure,
     )
     return PlanDispatcher(schedule, parts.worker_id, parts.clock, parts.permit, parts.requester.render, turns.launch)
@@ -91,8 +90,15 @@ def _closed(parts: EngineParts) -> Engine:
     if closed.duration_ns is not None:
         parts.permit.stop_ns = min(parts.permit.stop_ns, closed.duration_ns)
 
-    def perform(ask: Ask) -> Answer:
-        return requester.perform(ask, requester.render(ask)).answer
+    def converse() -> Callable[[Ask], Answer]:
+        history = History(requester=requester, kept=_keeps_history(parts.workload.prompts.conversation))
+
+        def perform(ask: Ask) -> Answer:
+            answer = requester.perform(ask, requester.render(ask, history.said)).answer
+            history.heard(ask, answer)
+            return answer
+
+        return perform
 
     return ClosedUsers(
         closed=closed,
@@ -101,19 +107,21 @@ def _closed(parts: EngineParts) -> Engine:
         seqs=parts.seqs,
         clock=parts.clock,
         permit=parts.permit,
-        perform=perform,
+        talk=parts.workload.prompts.conversation,
+        converse=converse,
         on_failure=parts.on_failure,
     )
 
 
+def _keeps_history(talk: Conversation | None) -> bool:
+    return talk is not None and talk.history == "answers"
+
+
 def _by_hand(parts: EngineParts) -> Engine:
-    law = parts.workload.arrivals
-    if law.process not in BY_HAND:
-        msg = f"load by hand has arrivals {', '.join(BY_HAND)}, not {law.process}; run this workload headless"
-        raise InputError(msg)
+    refuse_by_hand(parts.workload)
     return TokenDispatcher(
         drawer=Drawer(parts.workload, parts.prompts),
-        unit_gaps=endless_gaps(law, parts.rng),
+        unit_gaps=endless_gaps(parts.workload.arrivals, parts.rng),
         seqs=parts.seqs,
         clock=parts.clock,
         permit=parts.permit,
