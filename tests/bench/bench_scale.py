@@ -8,6 +8,7 @@ with whatever else a busy machine does.
 Prints the master's CPU and the round trip of a probe's pings, which holds what the master's hub lets a message wait.
 """
 
+import gc
 import multiprocessing
 import sys
 import tempfile
@@ -136,6 +137,7 @@ def worker_of(name: str) -> str:
 
 def crowd(port: int, count: int, seconds: float, started: Connection) -> None:
     """Be the workers: all of them, after a third of the time one more, after two thirds one less."""
+    gc.disable()  # a crowd that stalls looks like workers that are lost
     people = Crowd(port, (f"bench-{number}" for number in range(count)), "")
     while not people.run_id:
         people.serve(time.monotonic() + 0.2)
@@ -152,6 +154,7 @@ def crowd(port: int, count: int, seconds: float, started: Connection) -> None:
 
 def probe(port: int, seconds: float, result: Connection) -> None:
     """Ping the master 50 times a second from a process of its own; send the round trips in ms."""
+    gc.disable()  # a collection here would count as the master's
     socket = zmq.Context().socket(zmq.DEALER)
     socket.setsockopt(zmq.IDENTITY, b"probe")
     socket.connect(f"tcp://127.0.0.1:{port}")

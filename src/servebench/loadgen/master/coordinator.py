@@ -11,7 +11,9 @@ from servebench.core.errors import HarnessError, ServebenchError
 from servebench.core.outcomes import ExitCode
 from servebench.core.units import NS_PER_MS, NS_PER_S
 from servebench.loadgen.channel import Channel
+from servebench.loadgen.collector import calm_collector
 from servebench.loadgen.master.chronicle import Chronicle
+from servebench.loadgen.master.leases import LEASE_EVERY_S, send_leases
 from servebench.loadgen.master.orders import Order, StopOrder
 from servebench.loadgen.master.receiver import PartReceiver
 from servebench.loadgen.master.roster import Roster
@@ -23,9 +25,7 @@ from servebench.loadgen.messages import (
     Close,
     Closed,
     Hello,
-    Lease,
     Leaving,
-    MembersFrom,
     NeedSeqs,
     PartPiece,
     Ready,
@@ -50,8 +50,6 @@ GIVEN_UP_NS = 15 * NS_PER_S
 """A run that is over waits this long for a lost worker to return with its rows: its network may be down for 10 s."""
 ALONE_NS = 30 * NS_PER_S
 """A run without any worker waits this long for one: as long as workers wait for their master."""
-LEASE_EVERY_S = 0.2
-LEASE_BATCH = 16
 CLOSE_LIMIT_S = 30.0
 
 
@@ -258,13 +256,14 @@ class Coordinator:
             gevent.sleep(0.05)
 
     def _arm(self) -> None:
+        calm_collector()
         epoch_ns = time.monotonic_ns() + ARM_AHEAD_NS
         self._clock = RunClock(epoch_ns)
         self._table = Membership.begin([worker_id for worker_id, _ in self._roster.live()], self._clock.now_ns())
         self._chronicle.armed(epoch_ns, time.time_ns() + ARM_AHEAD_NS, self._order.prepare.master_boot_id)
         for worker_id, _ in self._roster.live():
             self._send_arm(worker_id, self._clock)
-        self._send_leases(self._table, self._clock)
+        send_leases(self.run_id, self._roster, self._table, self._clock, spread=False)
         self._note_members(self._table)
         self._share_users(self._table)
         self._state = "running"
@@ -285,8 +284,9 @@ class Coordinator:
         if clock is None or table is None:
             return
         while not self._all_done():
+            due_s = time.monotonic() + LEASE_EVERY_S
             if self._stop_ns is None:
-                self._send_leases(table, clock)
+                send_leases(self.run_id, self._roster, table, clock, spread=True)
                 self._update_members(table, clock)
             # No share has to pass on from those that drain, and Locust's own stop may block a worker for seconds.
             for worker_id in self._roster.silent(DRAIN_SILENT_NS):
@@ -296,7 +296,7 @@ class Coordinator:
                 self._send_stop(self._stop, clock)
             self._chronicle.note_phase(clock.now_ns())
             self._line()
-            gevent.sleep(LEASE_EVERY_S)
+            gevent.sleep(max(0.0, due_s - time.monotonic()))
 
     def _all_done(self) -> bool:
         live = self._roster.live()
@@ -311,17 +311,6 @@ class Coordinator:
         self._state = "draining"
         self._chronicle.tell("stop", stop.cause, self._stop_ns)
         self._roster.send(Stop(run_id=self.run_id, stop_ns=self._stop_ns, drain_ns=stop.drain_ns))
-
-    def _send_leases(self, table: Membership, clock: RunClock) -> None:
-        members = tuple(MembersFrom(from_ns=c.from_ns, worker_ids=c.members) for c in table.changes)
-        now_ns = clock.now_ns()
-        for place, worker_id in enumerate(self._roster.reachable()):  # the lost too: so they come back
-            if place and place % LEASE_BATCH == 0:
-                gevent.sleep(0)  # hundreds of messages in a row would keep the hub from everything else
-            until_ns = table.lease_until(worker_id, now_ns)
-            has_it = self._roster.workers[worker_id].changes == len(members)
-            lease = Lease(run_id=self.run_id, valid_until_ns=until_ns, members=None if has_it else members)
-            self._roster.send(lease, [worker_id])
 
     def _update_members(self, table: Membership, clock: RunClock) -> None:
         lost, joined = table.update(self._roster.reachable(), clock.now_ns())
