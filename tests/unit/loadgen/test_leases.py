@@ -28,8 +28,8 @@ class Wire:
 
     def others(self) -> None:
         while True:
-            gevent.sleep(0)
             self.turn += 1
+            gevent.sleep(0)
 
 
 def roster_of(wire: Wire, count: int) -> Roster:
