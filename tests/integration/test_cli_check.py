@@ -131,6 +131,50 @@ def test_a_server_is_recognised_by_what_it_answers(
     ]
 
 
+def page(body: object) -> bytes:
+    """Return an answer of a server that tells nothing of itself in its head."""
+    data = json.dumps(body).encode()
+    return b"HTTP/1.1 200 OK\r\nserver: uvicorn\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s" % (
+        len(data),
+        data,
+    )
+
+
+MOCK = page({"object": "list", "data": [{"id": "mock", "object": "model", "owned_by": "openai"}]})
+
+
+@pytest.mark.parametrize(
+    ("server", "captures"),
+    [
+        pytest.param("LiteLLM", (MOCK, NOT_FOUND, "data/litellm/chat_stream_usage", MOCK), id="LiteLLM"),
+        pytest.param(
+            "llama.cpp",
+            ("models/llamacpp", "metrics/llama-server", "data/llama-server/chat_stream_usage", "models/llamacpp"),
+            id="llama-server",
+        ),
+        pytest.param(None, (MOCK, NOT_FOUND, "data/transformers-serve/chat_stream_usage", MOCK), id="transformers"),
+        pytest.param(
+            "mlserver",
+            (
+                NOT_FOUND,
+                NOT_FOUND,
+                NOT_FOUND,
+                page({"name": "mlserver", "version": "1.7.1", "extensions": []}),
+                NOT_FOUND,
+            ),
+            id="MLServer",
+        ),
+    ],
+)
+def test_a_server_is_told_by_its_answers_in_five_requests_or_said_to_be_unknown(
+    replay: Replay, server: str | None, captures: tuple[str | bytes, ...]
+) -> None:
+    url, log = replay(*captures)
+    _, output, _ = check(url, "--json", *(("--model", "toy") if server == "mlserver" else ()))
+    assert json.loads(output)["server"] == server
+    assert len(asked(log)) <= 5
+
+
 def test_a_server_without_usage_and_metrics_is_told_so_and_passes(replay: Replay) -> None:
     url, _ = replay("models/llama-cpp-python", NOT_FOUND, "data/llama-cpp-python/chat_stream_usage", NOT_FOUND)
     code, output, _ = check(url, "--json")

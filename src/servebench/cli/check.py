@@ -13,7 +13,7 @@ from servebench.cli.base import command, option
 from servebench.cli.findings import Facts, Finding, Metrics, findings, plain, summary, table, target_block
 from servebench.cli.finish import next_command
 from servebench.cli.probe import Prober
-from servebench.cli.recognise import NATIVE_ENDPOINT, listed_models, ollama_models, server_name
+from servebench.cli.recognise import NATIVE_ENDPOINT, gateway, listed_models, ollama_models, server_name
 from servebench.cli.way_options import Way, way_options
 from servebench.core.outcomes import ExitCode
 from servebench.core.target import Target, parse_target
@@ -101,7 +101,7 @@ def _gather(prober: Prober, *, model: str | None, endpoint: str | None) -> Facts
         place=prober.target.authority,
         http_version=prober.http_version,
         connect_ms=prober.caller.connect_ms,
-        server=server,
+        server=gateway(streamed.header_names) or server,
         models=models,
         model=wanted,
         endpoint=name,

@@ -24,6 +24,7 @@ STREAM_LIMIT_S = 60.0
 """A model that is asked for the first time may have to be loaded."""
 PROMPT = "Count from one to twenty in words."
 MAX_TOKENS = 16
+HEAD_BYTES = 16_384
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,6 +34,9 @@ class Streamed:
     answer: Answer
     kept_alive: bool
     """Whether the head said so; whether it holds, the next request tells."""
+
+    header_names: tuple[str, ...] = ()
+    """Names of the answer's headers, in small letters."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -98,11 +102,11 @@ class Prober:
         way, head = self.way(endpoint), request_head(request_id="servebench-check-0")
         data = way.render("POST", self.target.path(endpoint.path), head, body)
         connection = self.caller.opened(way)
-        timeline, end = Timeline(endpoint, stream=True, keep_text=True), End.COMPLETE
+        timeline, end, begun = Timeline(endpoint, stream=True, keep_text=True), End.COMPLETE, bytearray()
         try:
             connection.settimeout(STREAM_LIMIT_S)
             connection.sendall(data)
-            end = _read(connection, timeline)
+            end = _read(connection, timeline, begun)
         except TimeoutError:
             end = End.TIMEOUT_TOTAL
         except OSError:
@@ -110,10 +114,18 @@ class Prober:
         kept = timeline.keep_alive
         if not kept or end is not End.COMPLETE:
             self.caller.close()
-        return Streamed(answer=timeline.finish(end, time.monotonic_ns()), kept_alive=kept)
+        answer = timeline.finish(end, time.monotonic_ns())
+        return Streamed(answer=answer, kept_alive=kept, header_names=_names(bytes(begun)))
 
 
-def _read(connection: socket.socket, timeline: Timeline) -> End:
+def _names(begun: bytes) -> tuple[str, ...]:
+    """Return the names of the headers that an answer begins with."""
+    lines = begun.partition(b"\r\n\r\n")[0].split(b"\r\n")[1:]
+    return tuple(line.partition(b":")[0].decode("latin-1").strip().lower() for line in lines)
+
+
+def _read(connection: socket.socket, timeline: Timeline, begun: bytearray) -> End:
+    """Read the answer to its end; `begun` gets its first HEAD_BYTES, as they came."""
     deadline = time.monotonic() + STREAM_LIMIT_S
     while not (timeline.message_done or timeline.broken):
         if time.monotonic() > deadline:
@@ -121,5 +133,6 @@ def _read(connection: socket.socket, timeline: Timeline) -> End:
         data = connection.recv(65_536)
         if not data:
             return End.EOF
+        begun += data[: HEAD_BYTES - len(begun)]
         timeline.feed(data, time.monotonic_ns(), -1)
     return End.COMPLETE

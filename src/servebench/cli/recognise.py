@@ -1,6 +1,6 @@
 """Know which server answers, by what it says: owner of its models, headers, names of its metrics, its own paths."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 _OWNERS = {
@@ -36,13 +36,18 @@ def server_name(*, headers: Mapping[str, str], owners: tuple[str, ...], dialect:
 
     A gateway is named before the engine behind it.
     """
-    if any(name.startswith("x-litellm") for name in headers):
-        return "LiteLLM"
+    if (before := gateway(headers)) is not None:
+        return before
     if dialect in _DIALECTS:
         return _DIALECTS[dialect]
     if headers.get("server", "").lower() == "llama.cpp":
         return "llama.cpp"
     return next((_OWNERS[owner] for owner in owners if owner in _OWNERS), None)
+
+
+def gateway(header_names: Iterable[str]) -> str | None:
+    """Return the gateway that an answer came through; its list of models may hide it."""
+    return "LiteLLM" if any(name.startswith("x-litellm") for name in header_names) else None
 
 
 def listed_models(page: Any) -> tuple[tuple[Model, ...], tuple[str, ...]]:  # noqa: ANN401 - whatever a server sends
