@@ -2,6 +2,7 @@
 
 from collections import Counter
 from dataclasses import dataclass
+from math import nan
 from typing import NamedTuple
 
 import numpy as np
@@ -11,6 +12,7 @@ from servebench.analysis.columns import words
 from servebench.analysis.numbers import plain
 from servebench.analysis.rates import rate_over
 from servebench.analysis.source import RunData
+from servebench.analysis.token_counts import nothing_counted
 from servebench.analysis.verdict import phase_planned
 from servebench.analysis.windows import phase_windows, sent_outside
 from servebench.core.outcomes import Outcome
@@ -126,7 +128,7 @@ def _phase(run: RunData, name: str, kind: tuple[str, bool], window: Window, book
         late=int(np.sum(mine & run.late)),
         lost=books[1],
         answered_per_s=rate_over("request_throughput", run, [window]),
-        output_tokens_per_s=rate_over("output_token_throughput", run, [window]),
+        output_tokens_per_s=nan if nothing_counted(run) else rate_over("output_token_throughput", run, [window]),
     )
 
 

@@ -30,6 +30,7 @@ from servebench.analysis.seals import MERGED, check_seals
 from servebench.analysis.source import RunData, declared_objectives, load_run
 from servebench.analysis.standouts import Scene, stand_out
 from servebench.analysis.tables import Table, in_order, percentile_table
+from servebench.analysis.token_counts import TokenCounts, token_counts
 from servebench.analysis.verdict import Facts, PhaseFacts, judge, lag_limit_ns
 from servebench.metrics import METRIC_BY_NAME, formulas
 from servebench.metrics.columns import take
@@ -63,6 +64,7 @@ class Digest:
     table: Table
     curve: tuple[CurvePoint, ...]
     client: Client
+    tokens: TokenCounts
     token_source: str | None
     model: str | None
     findings: Findings
@@ -114,6 +116,7 @@ def digest(run: RunData) -> Digest:
         phases=tuple(_phase_facts(run, run.health, phase) for phase in phases if phase.measured),
     )
     table, points = percentile_table(run), curve(run)
+    tokens = token_counts(run)
     source = _most(run, "token_source")
     client = _client(run.health, phases)
     scene = Scene(
@@ -133,6 +136,7 @@ def digest(run: RunData) -> Digest:
         table=table,
         curve=points,
         client=client,
+        tokens=tokens,
         token_source=source,
         model=_most(run, "model"),
         findings=findings,

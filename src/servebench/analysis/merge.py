@@ -121,6 +121,7 @@ def summary_json(found: Digest) -> bytes:
             "seconds": plain(found.client.seconds),
         },
         "token_source": found.token_source,
+        "token_counts": found.tokens.record(),
         "objectives": [result.record() for result in found.objectives],
         "outcomes": [item._asdict() for item in found.outcomes],
         "phases": [phase.record() for phase in found.phases],

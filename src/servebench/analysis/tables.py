@@ -14,6 +14,7 @@ from servebench.analysis.gaps import GapStatistics, gap_statistics
 from servebench.analysis.numbers import plain
 from servebench.analysis.rates import rate_over
 from servebench.analysis.source import RunData
+from servebench.analysis.token_counts import nothing_counted
 from servebench.analysis.windows import phase_windows
 from servebench.core.errors import InputError
 from servebench.metrics import METRICS, Metric, Window, enough, formulas, percentile
@@ -22,6 +23,7 @@ from servebench.metrics.intervals import quantile_interval
 from servebench.shards.schema import REQUESTS_SCHEMA
 
 QUANTILES: tuple[tuple[str, float], ...] = (("p50", 0.5), ("p90", 0.9), ("p95", 0.95), ("p99", 0.99), ("p999", 0.999))
+_OF_OUTPUT_TOKENS = frozenset({"output_token_throughput", "total_token_throughput"})
 POOLED = "all"
 """Name of the group that holds every measured row."""
 
@@ -212,7 +214,8 @@ def _gap_row(metric: Metric, key: tuple[str, ...], gaps: GapStatistics, all_quan
 
 def _rate_row(metric: Metric, run: RunData, group: _Group) -> TableRow:
     working = None if group.working.all() else group.working
-    value = plain(rate_over(metric.name, run, group.windows, working))
+    undefined = metric.name in _OF_OUTPUT_TOKENS and nothing_counted(run)
+    value = None if undefined else plain(rate_over(metric.name, run, group.windows, working))
     n = int(np.sum(run.columns.ok & group.rows))
     return TableRow(metric=metric.name, unit=metric.unit, group=group.key, n=n, mean=value)
 

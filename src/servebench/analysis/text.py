@@ -108,13 +108,11 @@ def _outcome_words(found: Digest) -> str:
 
 
 def _counts(found: Digest) -> list[str]:
-    counts, table = found.counts, found.table
-    output = table.find("output_token_throughput", POOLED)
+    counts = found.counts
     warmup = f" ({count(counts.warmup)} of the warm-up left out)" if counts.warmup else ""
     per_s = [
         significant(number / counts.seconds if counts.seconds else None) for number in (counts.planned, counts.sent)
     ]
-    source = {"usage": "server usage", "events": "one per event, an estimate"}.get(found.token_source or "", "unknown")
     client = found.client
     spoiled = f" ({count(counts.spoiled)} requests left out of latency)" if counts.spoiled else ""
     clean = (
@@ -125,8 +123,21 @@ def _counts(found: Digest) -> list[str]:
     return _wrap(
         f"  {count(counts.rows)} measured requests{warmup}: {_outcome_words(found)}; {count(counts.late)} late, "
         f"{count(counts.shed)} shed, {count(counts.lost)} lost. Planned {per_s[0]} req/s, sent {per_s[1]}. "
-        f"Output {significant(output.mean if output else None)} tok/s ({source}). {clean}"
+        f"{_output(found)} {clean}"
     )
+
+
+def _output(found: Digest) -> str:
+    """Return what came out per second and who counted it; requests where no token was counted, with the reason."""
+    tokens = found.tokens
+    said = [ratio.sentence for ratio in tokens.ratios if ratio.counted != "asked"]
+    if tokens.unknown:
+        answered = found.table.find("request_throughput", POOLED)
+        text = f"Answered {significant(answered.mean if answered else None)} req/s."
+    else:
+        output = found.table.find("output_token_throughput", POOLED)
+        text = f"Output {significant(output.mean if output else None)} tok/s ({tokens.words})."
+    return " ".join([text, *([tokens.reason] if tokens.reason else []), *said])
 
 
 def _table(found: Digest) -> list[str]:

@@ -60,6 +60,8 @@ def conditions(found: Digest) -> tuple[tuple[str, str], ...]:
         ("planned", f"{count(manifest.planned)} of {count(manifest.planned_total)} in the whole schedule"),
         ("rows", f"{count(manifest.rows)} in {count(len(manifest.shards))} parts"),
         ("lost", lost or "none"),
+        ("output tokens by", found.tokens.words),
+        *(("token counts compared", ratio.sentence) for ratio in found.tokens.ratios),
         ("stopped", manifest.stop_cause or "the master ended without a word"),
     ]
     return tuple(pairs)

@@ -11,25 +11,19 @@ from servebench.analysis.words import STATE_GLYPHS
 from servebench.metrics import METRIC_BY_NAME
 
 _TONES = {"met": "good", "close": "good", "missed": "bad", "undecided": "warn", "too few samples": "warn"}
-_SOURCES = {"usage": "by server usage", "events": "one per event: an estimate"}
 
 
 def tiles(found: Digest) -> tuple[Tile, ...]:
     """Return latency, output, errors, requests and client."""
     counts, client = found.counts, found.client
-    output, errors = found.table.find("output_token_throughput", POOLED), found.table.find("error_rate", POOLED)
+    errors = found.table.find("error_rate", POOLED)
     per_s = counts.sent / counts.seconds if counts.seconds else None
     clean = client.known and client.clean_s >= client.seconds
     return (
+        *((_latency_tile(found, "e2e"),) if found.tokens.all_whole else ()),
         _latency_tile(found, "ttft"),
-        _latency_tile(found, "tpot"),
-        Tile(
-            title="Output",
-            value=significant(output.mean if output else None),
-            unit="tok/s",
-            note=_SOURCES.get(found.token_source or "", "source unknown"),
-            definition=METRIC_BY_NAME["output_token_throughput"].formula,
-        ),
+        *(() if found.tokens.all_whole else (_latency_tile(found, "tpot"),)),
+        _output_tile(found),
         Tile(
             title="Errors",
             value=significant(errors.mean if errors else None),
@@ -56,11 +50,26 @@ def tiles(found: Digest) -> tuple[Tile, ...]:
     )
 
 
+def _output_tile(found: Digest) -> Tile:
+    """Return tokens per second and who counted them; requests per second where nobody could count."""
+    name = "request_throughput" if found.tokens.unknown else "output_token_throughput"
+    row, metric = found.table.find(name, POOLED), METRIC_BY_NAME[name]
+    return Tile(
+        title="Answers" if found.tokens.unknown else "Output",
+        value=significant(row.mean if row else None),
+        unit="req/s" if found.tokens.unknown else "tok/s",
+        note=found.tokens.words if not found.tokens.unknown else "without a token count",
+        definition=metric.formula,
+    )
+
+
 def _latency_tile(found: Digest, name: str) -> Tile:
     metric, row = METRIC_BY_NAME[name], found.table.find(name, POOLED)
     quantile, value = ("p95", row.p95) if row and row.p95 is not None else ("p50", row.p50 if row else None)
     unit, divisor = (metric.unit, 1.0) if value is None or value <= 9_999 or metric.unit != "ms" else ("s", 1000.0)
     note = "p95 needs 200 samples" if quantile == "p50" and row and row.n else f"n {count(row.n if row else 0)}"
+    if name == "ttft" and found.tokens.all_whole:
+        note = "undefined: answers in one piece"
     return Tile(
         title=f"{metric.title} {quantile}",
         value=significant(None if value is None else value / divisor),
