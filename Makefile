@@ -5,6 +5,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 PYTEST := $(BIN)/python -m pytest
 SOURCES := src tests
+ROUNDS ?= 3
 RUNTIME := $(VENV)/.runtime-installed
 DEV := $(VENV)/.dev-installed
 CHROMIUM := $(shell command -v chromium 2>/dev/null)
@@ -90,12 +91,15 @@ test-dialects: $(DEV) ## other load tools beside ours on one server (they instal
 	$(PYTEST) -q -rs tests/dialects
 	$(BIN)/python -m tests.dialects.observed docs/dialects-observed.md
 
-bench: $(DEV) ## print what the tool itself costs; asserts no time
-	$(BIN)/python -m tests.bench.bench_decode
+bench: $(DEV) ## print what the tool itself costs beside the floors, in some 12 minutes; asserts no time
+	@uptime
+	$(BIN)/python -m tests.bench.bench_decode 0.2
 	$(BIN)/python -m tests.bench.bench_tls
-	$(BIN)/python -m tests.bench.bench_cases
-	$(BIN)/python -m tests.bench.bench_whole
+	$(BIN)/python -m tests.bench.bench_cases p256 p512 s512 stalls u32 fast --rounds $(ROUNDS)
+	$(BIN)/python -m tests.bench.bench_whole p256 p512 u256 o800 --rounds $(ROUNDS)
+	$(BIN)/python -m tests.bench.bench_dispatch --rounds $(ROUNDS)
 	$(PYTEST) -q -s tests/bench/bench_flush.py tests/bench/bench_sim.py
+	@uptime
 
 dist: $(DEV) ## build wheel and source archive into dist/
 	$(BIN)/python -m build --no-isolation

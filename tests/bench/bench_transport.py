@@ -5,16 +5,15 @@
 Server: floor/mockserver.c, 50 ms to the first token, 20 ms per token, streams independent (--step: all in step;
 --itl-ms 0: as fast as sockets take them, from the first byte on); all requests start at once, a wave.
 `floor` is floor/floor_py.py epoll-kts: a bare epoll loop with kernel stamps that counts events, no gevent, no parsing.
-`servebench` is one gevent process with a Client: parsing, chunk columns and the hub are in its figure. CPU is user +
-system between the start of the load and its end; for the floor the CPU of a run with two tokens is subtracted. Errors
-are against the times in the server's log. Events that share a read with another have no stamp of their own: their share
-is a column, and `alone` are the gaps between events that had a read each. hub lag (--hub-lag) is how late a 1 ms timer
-of the client's loop fires. --stalls holds up the client's loop for 15 ms, about ten times a second at random: kernel
-stamps must not show it.
+`servebench` is one gevent process with a Client, set up as a worker; parsing, chunk columns and hub are in its figure.
+CPU is user + system between the start of the load and its end; for the floor the CPU of a run with two tokens is
+subtracted. Errors are against the times in the server's log. Events that share a read with another have no stamp of
+their own: their share is a column, and `alone` are the gaps between events that had a read each. Hub lag is
+how late a 1 ms timer of the client's loop fires. --stalls holds up the loop for 15 ms, about ten times a second
+at random: kernel stamps must not show it.
 """
 
 import argparse
-import gc
 import json
 import os
 import random
@@ -117,6 +116,7 @@ def client(port: int, streams: int, tokens: int, out: Path, *, watch: bool, stal
     from servebench.core.target import parse_target
     from servebench.loadgen.transport.client import Client
     from servebench.loadgen.transport.exchange import Exchange
+    from servebench.loadgen.worker.memory import settle_memory
     from servebench.wire.endpoints import ENDPOINTS
     from servebench.workload.model import Timeouts
 
@@ -131,8 +131,7 @@ def client(port: int, streams: int, tokens: int, out: Path, *, watch: bool, stal
         }
     ).encode()
     lags: list[int] = []
-    gc.collect()
-    gc.freeze()  # what a worker does too when it is armed: a full collection would walk every module
+    settle_memory()
     watchers = [gevent.spawn(watch_hub, lags)] if watch else []
     stallers = [gevent.spawn(stall_hub, random.Random(7))] if stalls else []
     before = time.process_time()
@@ -190,7 +189,8 @@ def errors(run: Run, log: Path) -> dict[str, float]:
     """Return how far the client's times are from the server's, us at p50 and p99, and what the server saw.
 
     `alone_99` is the gap error where both events had a read of their own; NaN without such gaps, or where the client
-    does not number its reads. `coalesced` is the share of tokens that shared a read.
+    does not number its reads. `coalesced` is the share of tokens that shared a read. `taken` is the part of the TTFT
+    error that lies between the client's send and the moment when the server's own loop has read the request.
     """
     sys.path.insert(0, str(FLOOR))
     import truth  # type: ignore[import-not-found] # see run_floor
@@ -198,6 +198,7 @@ def errors(run: Run, log: Path) -> dict[str, float]:
     gaps: list[float] = []
     alone: list[float] = []
     first: list[float] = []
+    taken: list[float] = []
     shared: list[bool] = []
     served = [one for one in truth.read(str(log)) if one.id in run.tokens_ns]
     for one in served:
@@ -207,13 +208,14 @@ def errors(run: Run, log: Path) -> dict[str, float]:
         off = np.abs(np.diff(times) - np.diff(one.times)) / 1e3
         gaps += list(off)
         first.append(abs((times[0] - run.sent_ns[one.id]) - (one.times[0] - one.t_recv)) / 1e3)
+        taken.append((one.t_recv - run.sent_ns[one.id]) / 1e3)
         if run.reads:
             _, which, counts = np.unique(run.reads[one.id], return_inverse=True, return_counts=True)
             apart = (counts[which] == 1)[ROLE + 1 : ROLE + 1 + len(times)]
             shared += list(~apart)
             alone += list(off[apart[1:] & apart[:-1]])
     assert gaps, "no request of the run is in the server's log"
-    rows = {"gap": gaps, "ttft": first}
+    rows = {"gap": gaps, "ttft": first, "taken": taken}
     found = {f"{name}_{q}": float(np.percentile(of, q)) for name, of in rows.items() for q in (50, 99)}
     found["alone_99"] = float(np.percentile(alone, 99)) if alone else float("nan")
     found["coalesced"] = float(np.mean(shared)) if shared else float("nan")
@@ -228,7 +230,8 @@ def show(name: str, run: Run, off: dict[str, float], tokens: int) -> None:
     print(
         f"{name:<16} {run.cpu_s * 1e6 / tokens:6.2f} us/token {off['tokens_per_s']:8,.0f} tok/s"
         f"   gap error {off['gap_50']:.1f} / {off['gap_99']:.1f} us, alone {off['alone_99']:.1f}"
-        f"   coalesced {off['coalesced']:.3f}   ttft error {off['ttft_50']:.0f} / {off['ttft_99']:.0f} us   "
+        f"   coalesced {off['coalesced']:.3f}   ttft error {off['ttft_50']:.0f} / {off['ttft_99']:.0f} us, "
+        f"until the server read {off['taken_50']:.0f} / {off['taken_99']:.0f}   "
         + "  ".join(f"{key} {value:.4g}" for key, value in run.extra.items()),
         flush=True,
     )

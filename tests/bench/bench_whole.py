@@ -18,14 +18,18 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from types import MappingProxyType
+from typing import NamedTuple, Protocol, TypeVar
 
 import numpy as np
 import pyarrow.parquet as pq
 from tests.bench.bench_transport import FLOOR, ROOT, Run, build, errors, free_port, serve, timed
 from tests.bench.tree import Usage, run_tree
+
+T = TypeVar("T")
 
 TOKENS = 256
 TOKEN_KINDS = ("content",)
@@ -46,20 +50,18 @@ class Load(NamedTuple):
         """What the long load streams more than the short one."""
         return (self.long - self.short) * TOKENS
 
-    @property
-    def yaml(self) -> str:
-        """The load of a workload file; {requests} is to be filled in."""
-        if self.users is not None:
-            return f"{{kind: closed, users: {self.users}, requests: %d}}"
-        return (
-            "{kind: open, arrivals: {process: constant}, "
-            f"phases: [{{name: steady, shape: steady, rate_per_s: {self.rate}, requests: %d}}]}}"
-        )
+    def yaml(self, requests: int) -> str:
+        """Return the load of a workload file."""
+        if self.rate is None:
+            return f"{{kind: closed, users: {self.users}, requests: {requests}}}"
+        phase = f"{{name: steady, shape: steady, rate_per_s: {self.rate}, duration: {requests / self.rate:.3f}s}}"
+        return f"{{kind: open, arrivals: {{process: constant}}, phases: [{phase}]}}"
 
 
 CASES = {
     "p256": Load(256, 768, users=256),
     "p512": Load(512, 1536, users=512),
+    "u32": Load(100, 1000, users=32, itl_ms=0),
     "u256": Load(256, 2560, users=256, itl_ms=0),
     "s512": Load(512, 1536, users=512, step=True),
     "o256": Load(200, 700, rate=50),
@@ -81,6 +83,17 @@ class Bench(NamedTuple):
         return self.folder / "truth.bin"
 
 
+class Client(Protocol):
+    """Whoever can read a load."""
+
+    def __call__(self, bench: Bench, load: Load, /, port: int, requests: int) -> Usage:
+        """Send this many requests to the server at a port of this machine; return what that used."""
+        ...
+
+
+NO_PEERS: Mapping[str, Client] = MappingProxyType({})
+
+
 def run_floor_c(bench: Bench, load: Load, port: int, requests: int) -> Usage:
     """Run the C floor."""
     streams = load.users or requests
@@ -95,7 +108,7 @@ def run_floor_py(bench: Bench, load: Load, port: int, requests: int) -> Usage:
     return Usage(timed([*command, str(TOKENS), str(bench.folder / "floor.bin"), "events"], bench.folder)[0], {}, None)
 
 
-def run_servebench(bench: Bench, load: Load, port: int, requests: int) -> Usage:
+def run_servebench(bench: Bench, load: Load, port: int, requests: int, tokens: int = TOKENS) -> Usage:
     """Run the command with one worker."""
     file = bench.folder / "bench.yaml"
     file.write_text(
@@ -103,8 +116,8 @@ def run_servebench(bench: Bench, load: Load, port: int, requests: int) -> Usage:
 name: bench
 seed: 1
 target: {{endpoint: openai-chat, model: mock}}
-prompts: {{source: {{kind: mt-bench}}, output_tokens: {{from: fixed, tokens: {TOKENS}}}}}
-load: {load.yaml % requests}
+prompts: {{source: {{kind: mt-bench}}, output_tokens: {{from: fixed, tokens: {tokens}}}}}
+load: {load.yaml(requests)}
 """,
         encoding="utf-8",
     )
@@ -114,13 +127,6 @@ load: {load.yaml % requests}
     code, usage = run_tree(command, env={**os.environ, "PYTHONPATH": str(ROOT / "src")}, log=log)
     assert code in {0, 3}, log.read_text()
     return usage
-
-
-CLIENTS: dict[str, Callable[[Bench, Load, int, int], Usage]] = {
-    "floor-c": run_floor_c,
-    "floor-py": run_floor_py,
-    "servebench": run_servebench,
-}
 
 
 def newest_run(bench: Bench) -> Path:
@@ -155,12 +161,12 @@ def as_run(folder: Path) -> tuple[Run, dict[str, float]]:
     return run, own
 
 
-def served(bench: Bench, load: Load, client: str, requests: int) -> Usage:
-    """Run a client against a fresh server on a free port."""
+def served_by(bench: Bench, load: Load, client: Callable[[int], T]) -> T:
+    """Run a client against a fresh server on a free port, and return what it returns."""
     port = free_port()
     process = serve(bench.server, port, bench.log, load.itl_ms, step=load.step)
     try:
-        return CLIENTS[client](bench, load, port, requests)
+        return client(port)
     finally:
         process.terminate()
         process.communicate()
@@ -188,14 +194,18 @@ def cost_of(load: Load, short: Usage, long: Usage) -> Cost:
     return Cost(*both(short.cpu_s, long.cpu_s), parts)
 
 
-def measure(bench: Bench, name: str, rounds: int) -> None:
+def measure(bench: Bench, name: str, rounds: int, peers: Mapping[str, Client] = NO_PEERS) -> None:
     """Alternate the clients, print a row for each run, and the medians."""
     load = CASES[name]
-    clients = [client for client in CLIENTS if load.users is not None or client != "floor-py"]
+    floors = {"floor-c": run_floor_c} | ({"floor-py": run_floor_py} if load.users is not None else {})
+    clients: dict[str, Client] = {**floors, **peers, "servebench": run_servebench}
     costs: dict[str, list[Cost]] = {client: [] for client in clients}
     for _ in range(rounds):
-        for client in clients:
-            short, long = (served(bench, load, client, requests) for requests in (load.short, load.long))
+        for client, run in clients.items():
+            short, long = (
+                served_by(bench, load, partial(run, bench, load, requests=requests))
+                for requests in (load.short, load.long)
+            )
             costs[client].append(cost_of(load, short, long))
             print(f"{name} {client:<11}{costs[client][-1].token_us:6.2f} us/token", end="", flush=True)
             print(f"   {said(bench, long)}" if client == "servebench" else "", flush=True)
@@ -208,7 +218,8 @@ def said(bench: Bench, usage: Usage) -> str:
     off = errors(run, bench.log)
     return (
         f"{off['tokens_per_s']:,.0f} tok/s   gap error {off['gap_50']:.1f} / {off['gap_99']:.1f} us, "
-        f"alone {off['alone_99']:.1f}   ttft error {off['ttft_50']:.0f} / {off['ttft_99']:.0f} us   "
+        f"alone {off['alone_99']:.1f}   ttft error {off['ttft_50']:.0f} / {off['ttft_99']:.0f} us, "
+        f"until the server read {off['taken_50']:.0f} / {off['taken_99']:.0f}   "
         f"worker {usage.worker_pss_mib or float('nan'):.0f} MiB   "
         + "  ".join(f"{key} {value:.3g}" for key, value in own.items())
     )
