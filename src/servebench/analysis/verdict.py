@@ -7,7 +7,7 @@ from servebench.analysis.accounting import Accounting
 from servebench.analysis.seals import UNSEALED, Seals
 from servebench.core.outcomes import ExitCode, Status
 from servebench.core.units import NS_PER_MS
-from servebench.shards.manifest import Verdict
+from servebench.shards.manifest import OUT_OF_REACH, Verdict
 
 LOST_LIMIT = 0.01
 LATE_LIMIT = 0.01
@@ -58,7 +58,8 @@ def judge(facts: Facts) -> Verdict:
     cut = list(_cut(facts))
     status = Status.INTERRUPTED if cut else Status.INVALID if broken else Status.VALID
     reasons = [*cut, *broken, *_marks(facts)]
-    return Verdict(valid=status is Status.VALID, status=status.value, objectives=facts.objectives, reasons=reasons)
+    objectives = "missed" if _out_of_reach(facts) else facts.objectives
+    return Verdict(valid=status is Status.VALID, status=status.value, objectives=objectives, reasons=reasons)
 
 
 def exit_code(verdict: Verdict, *, strict: bool = False) -> int:
@@ -70,6 +71,11 @@ def exit_code(verdict: Verdict, *, strict: bool = False) -> int:
     if verdict.objectives == "missed" or (strict and verdict.objectives == "undecided"):
         return ExitCode.MISSED
     return ExitCode.OK
+
+
+def _out_of_reach(facts: Facts) -> bool:
+    """Whether the run ended early because an objective could not be met any more."""
+    return facts.stop_cause is not None and facts.stop_cause.startswith(OUT_OF_REACH)
 
 
 def _cut(facts: Facts) -> Iterator[str]:
@@ -84,7 +90,7 @@ def _cut(facts: Facts) -> Iterator[str]:
 
 def _broken(facts: Facts) -> Iterator[str]:
     books = facts.accounting
-    if facts.stop_cause not in (None, USER, FINISHED):
+    if facts.stop_cause not in (None, USER, FINISHED) and not _out_of_reach(facts):
         yield f"the run was stopped: {facts.stop_cause}"
     for path in facts.seals.changed:
         yield f"{path} has other bytes than when the run was merged first (sha256 in run.json); put the right file back"
@@ -122,6 +128,8 @@ def _phase_faults(phase: PhaseFacts) -> Iterator[str]:
 
 
 def _marks(facts: Facts) -> Iterator[str]:
+    if _out_of_reach(facts):
+        yield f"ended early by stop.objectives, {facts.stop_cause}; numbers hold up to the stop"
     for fault in facts.part_faults:
         yield f"a part could not be used: {fault}"
     for path in facts.seals.gone:

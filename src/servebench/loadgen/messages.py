@@ -150,6 +150,9 @@ class Totals(msgspec.Struct, frozen=True, kw_only=True):
     cached_tokens: int = 0
     cacheable_tokens: int = 0
     """Prompt tokens of the answers that said how many of them came from a cache: what `cached_tokens` is a part of."""
+    measured_failed: int = 0
+    beyond: dict[str, int] = {}
+    """Measured answers above a limit of the objectives, by `limit_key`."""
 
 
 class Status(msgspec.Struct, frozen=True, kw_only=True):

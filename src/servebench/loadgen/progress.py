@@ -169,6 +169,7 @@ _COUNTS = (
     "input_tokens",
     "cached_tokens",
     "cacheable_tokens",
+    "measured_failed",
 )
 
 
@@ -177,13 +178,14 @@ def sum_totals(totals: Iterable[Totals]) -> Totals:
     sums: dict[str, int] = {}
     outcomes: dict[str, int] = {}
     classes: dict[str, int] = {}
+    beyond: dict[str, int] = {}
     for one in totals:
         for name in _COUNTS:
             sums[name] = sums.get(name, 0) + getattr(one, name)
-        for mine, theirs in ((outcomes, one.outcomes), (classes, one.error_classes)):
+        for mine, theirs in ((outcomes, one.outcomes), (classes, one.error_classes), (beyond, one.beyond)):
             for word, count in theirs.items():
                 mine[word] = mine.get(word, 0) + count
-    return Totals(**sums, outcomes=outcomes, error_classes=classes)
+    return Totals(**sums, outcomes=outcomes, error_classes=classes, beyond=beyond)
 
 
 def hopeless(total: Totals) -> str | None:

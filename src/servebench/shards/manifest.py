@@ -12,6 +12,8 @@ from servebench.shards.refusals import refused
 from servebench.shards.schema import SCHEMA_VERSION, version_numbers
 
 MANIFEST_NAME = "run.json"
+OUT_OF_REACH = "out of reach: "
+"""Begins `stop_cause` where a run ended because an objective could not be met any more."""
 Count = Annotated[int, msgspec.Meta(ge=0, le=2**31)]
 """More requests than any plan holds are a slip of whoever edited the file."""
 

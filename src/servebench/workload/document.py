@@ -19,6 +19,7 @@ from servebench.workload.model import (
     Requests,
     Retrying,
     Segment,
+    StopRules,
     Target,
     Think,
     TraceSlice,
@@ -57,6 +58,7 @@ def document_of(workload: Workload) -> Document:
         "load": _load(workload) if workload.closed is None else _closed(workload.closed),
         "requests": _requests(workload.requests),
         **_objectives(workload.objectives),
+        **({} if workload.stop is None else {"stop": _stop(workload.stop)}),
         **({"accept": msgspec.to_builtins(workload.accept)} if workload.accept else {}),
     }
 
@@ -235,6 +237,15 @@ def _requests(requests: Requests) -> Document:
     if requests.proxy is not None:
         document["proxy"] = requests.proxy
     return document
+
+
+def _stop(rules: StopRules) -> Document:
+    document: Document = {"window": format_duration(rules.window_ns), "least": rules.least}
+    if rules.error_rate is not None:
+        document["error_rate"] = rules.error_rate
+    if rules.errors is not None:
+        document["errors"] = rules.errors
+    return {**document, "objectives": True} if rules.objectives else document
 
 
 def _retrying(retrying: Retrying) -> Document:

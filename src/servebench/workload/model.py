@@ -269,6 +269,25 @@ class Objective(msgspec.Struct, frozen=True, kw_only=True):
     at_least: bool = False
 
 
+def limit_key(objective: Objective) -> str:
+    """Return how one limit is named where requests beyond it are counted, such as `ttft>800000000`."""
+    return f"{objective.metric}>{objective.limit:g}"
+
+
+class StopRules(msgspec.Struct, frozen=True, kw_only=True):
+    """When a run ends before its time; None and false = not for that.
+
+    `error_rate`: share of the requests that ended within `window_ns`, at least `least` of them, that may fail.
+    `errors`: so many failed requests in all. `objectives`: one of them cannot be met any more.
+    """
+
+    error_rate: float | None = None
+    window_ns: int = 10_000_000_000
+    least: int = 20
+    errors: int | None = None
+    objectives: bool = False
+
+
 class Closed(msgspec.Struct, frozen=True, kw_only=True):
     """Closed load: `users` who each send the next request a pause after the answer to the one before.
 
@@ -304,6 +323,7 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True):
     objectives: tuple[Objective, ...] = ()
     closed: Closed | None = None
     accept: tuple[Check, ...] = ()
+    stop: StopRules | None = None
 
     @property
     def duration_ns(self) -> int:

@@ -18,6 +18,7 @@ from servebench.workload.model import (
     Phase,
     Requests,
     Retrying,
+    StopRules,
     Target,
     Think,
     Timeouts,
@@ -32,6 +33,7 @@ from servebench.workload.resolve_prompts import prompts_against_phases, prompts_
 from servebench.workload.segments import diurnal_of, segments_of
 from servebench.workload.spec import (
     SharedPrefixCache,
+    StopSpec,
     TargetSpec,
     WarmCache,
     WorkloadSpec,
@@ -80,6 +82,7 @@ def resolve(spec: WorkloadSpec, folder: Path) -> tuple[Workload | None, list[Wro
         objectives=tuple(objectives_of(spec.objectives)),
         closed=_closed(load) if isinstance(load, ClosedLoad) else None,
         accept=accept,
+        stop=_stop(spec.stop),
     )
     return workload, []
 
@@ -184,6 +187,18 @@ def _replay(phase: ReplayPhase, place: Place, files: Files) -> Phase:
     # Rounded up: the last row of the slice, at less than length_ns, must come before the end.
     duration_ns = math.ceil(length_ns / phase.speed)
     return Phase(name=phase.name, shape="replay", duration_ns=duration_ns, measured=phase.measured, replay=part)
+
+
+def _stop(stop: StopSpec | None) -> StopRules | None:
+    if stop is None:
+        return None
+    return StopRules(
+        error_rate=stop.error_rate,
+        window_ns=stop.window,
+        least=stop.least,
+        errors=stop.errors,
+        objectives=stop.objectives,
+    )
 
 
 def _closed(load: ClosedLoad) -> Closed:

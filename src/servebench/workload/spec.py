@@ -92,6 +92,24 @@ class LeastSpec(Strict):
     min: Share
 
 
+class StopSpec(Strict):
+    """When the run ends before its time."""
+
+    error_rate: Share | None = Field(default=None, description="of the requests that ended within the window")
+    window: Duration = 10_000_000_000
+    least: Annotated[int, Field(ge=1, le=1_000_000)] = Field(
+        default=20, description="requests that must have ended within the window"
+    )
+    errors: Annotated[int, Field(ge=1)] | None = Field(default=None, description="failed requests in all")
+    objectives: bool = Field(default=False, description="one of them cannot be met any more, whatever comes")
+
+    @model_validator(mode="after")
+    def _for_something(self) -> Self:
+        if self.error_rate is None and self.errors is None and not self.objectives:
+            raise wrong("error_rate, errors or objectives is wanted")
+        return self
+
+
 CheckSpec = Annotated[Any, BeforeValidator(parse_check), WithJsonSchema(check_json_schema())]
 
 
@@ -122,6 +140,7 @@ class WorkloadSpec(Strict):
     load: LoadSpec
     requests: RequestsSpec = RequestsSpec()
     objectives: ObjectivesSpec = ObjectivesSpec()
+    stop: StopSpec | None = Field(default=None, description="when the run ends before its time")
     accept: tuple[CheckSpec, ...] = Field(default=(), description="what every answer must be")
 
     @model_validator(mode="after")

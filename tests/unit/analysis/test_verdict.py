@@ -124,3 +124,15 @@ def test_marks_stand_beside_a_valid_verdict() -> None:
     verdict = judge(replace(FACTS, marks=("phase load was not steady",)))
     assert verdict.valid
     assert verdict.reasons == ["phase load was not steady"]
+
+
+def test_a_run_that_ended_because_an_objective_was_out_of_reach_is_missed_and_its_numbers_hold() -> None:
+    verdict = judge(replace(FACTS, stop_cause="out of reach: TTFT p95 < 800 ms", objectives="undecided"))
+    assert (verdict.valid, verdict.objectives, exit_code(verdict)) == (True, "missed", 1)
+    assert verdict.reasons[0].startswith("ended early by stop.objectives, out of reach: TTFT p95 < 800 ms")
+
+
+def test_a_run_that_its_errors_ended_has_no_numbers_to_use() -> None:
+    verdict = judge(replace(FACTS, stop_cause="stop rule: 500 requests failed"))
+    assert (verdict.status, exit_code(verdict)) == ("invalid", 3)
+    assert verdict.reasons == ["the run was stopped: stop rule: 500 requests failed"]

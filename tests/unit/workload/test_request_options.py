@@ -5,7 +5,7 @@ import pytest
 from servebench.core.errors import SpecError
 from servebench.workload.document import document_of
 from servebench.workload.load import parse_workload
-from servebench.workload.model import Abandon, Requests, Retrying
+from servebench.workload.model import Abandon, Requests, Retrying, StopRules
 from servebench.workload.resolve import dump_yaml
 
 FILE = """\
@@ -108,3 +108,15 @@ def test_a_policy_that_means_nothing_is_refused(text: str, place: str, words: st
         requests(text)
     (fault,) = caught.value.faults
     assert (fault.place, words in fault.message) == (place, True)
+
+
+RULES = FILE.replace("requests: {requests}", "stop: {rules}")
+
+
+def test_rules_for_ending_early_are_understood_and_written_down_again() -> None:
+    text = "{error_rate: 50%, window: 5s, least: 30, errors: 100, objectives: true}"
+    workload = parse_workload(RULES.format(rules=text), "chat.yaml")
+    assert workload.stop == StopRules(error_rate=0.5, window_ns=5_000_000_000, least=30, errors=100, objectives=True)
+    assert parse_workload(dump_yaml(workload), "again.yaml") == workload
+    with pytest.raises(SpecError, match="error_rate, errors or objectives is wanted"):
+        parse_workload(RULES.format(rules="{window: 5s}"), "chat.yaml")

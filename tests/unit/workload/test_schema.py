@@ -16,6 +16,7 @@ def test_the_schema_is_json_and_names_the_keys_of_the_file() -> None:
         "requests",
         "objectives",
         "accept",
+        "stop",
     }
     assert set(schema["required"]) == {"name", "prompts", "load"}
     assert schema["additionalProperties"] is False

@@ -6,7 +6,7 @@ from typing import Any
 
 from servebench.analysis.compare.sides import Pairing, SideRun
 
-_NO_LOAD = frozenset({"name", "seed", "target", "objectives"})
+_NO_LOAD = frozenset({"name", "seed", "target", "objectives", "stop"})
 """Parts of a workload that are not the load: pairs differ in seed, and objectives change nothing."""
 _NO_SYSTEM = frozenset({"command", "preflight"})
 LENGTH_TOLERANCE = 0.02

@@ -11,6 +11,7 @@ from servebench.loadgen.desk.live_board import LiveBoard
 from servebench.loadgen.desk.prometheus_export import Meters
 from servebench.loadgen.master.journal import Journal
 from servebench.loadgen.master.runbook import Runbook
+from servebench.loadgen.master.stop_rules import StopWatch
 from servebench.loadgen.messages import Status
 from servebench.loadgen.progress import LiveView, ProgressPipe, hopeless
 from servebench.loadgen.scrape.pages import PlacesToAsk
@@ -35,6 +36,10 @@ class Chronicle:
     scrape: EngineScrape | None = None
     give_up: Callable[[str], None] | None = None
     """Told once why a run should end of which nothing goes well; None = it goes on all the same."""
+    watch: StopWatch | None = None
+    """The workload's rules for ending early, None without."""
+    end: Callable[[str], None] | None = None
+    """Told why the run should end by them."""
     epoch_monotonic_ns: int | None = None
     view: LiveView = field(default_factory=LiveView)
     _phase: str | None = None
@@ -71,6 +76,12 @@ class Chronicle:
             give_up, self.give_up = self.give_up, None
             self.pipe.event("gave_up", f"Stopping: {why}.")
             give_up(why)
+        if self.watch is not None and self.end is not None:
+            broken = self.watch.why(self.view.totals(), time.monotonic_ns() / NS_PER_S)
+            if broken is not None:
+                self.watch = None
+                self.pipe.event("gave_up", f"Stopping: {broken}.")
+                self.end(broken)
 
     def note_phase(self, t_ns: int) -> None:
         """Tell when a new phase has begun."""

@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 from servebench.core.errors import InputError
-from servebench.workload.model import Workload
+from servebench.workload.model import Closed, Workload
 from servebench.workload.prompts import PromptSet, salt_of
 from servebench.workload.reuse import reuse_by_phase
 from servebench.workload.schedule import Schedule, plan
@@ -30,6 +30,13 @@ def planned(workload: Workload) -> Planned:
         return Planned(schedule, {})
     shares = reuse_by_phase(schedule, prompts)
     return Planned(schedule, {name: share for name, share in shares.items() if share is not None})
+
+
+def measured_requests(schedule: Schedule | None, closed: Closed | None) -> int | None:
+    """Return how many measured requests a run has at most; None where only its end decides."""
+    if schedule is not None:
+        return sum(phase.planned for phase in schedule.phases if phase.measured)
+    return None if closed is None else closed.requests
 
 
 def cache_notes(workload: Workload, run_id: str) -> dict[str, str]:

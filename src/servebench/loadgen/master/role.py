@@ -29,9 +29,10 @@ from servebench.loadgen.master.interactive import interactive_workload
 from servebench.loadgen.master.journal import Journal
 from servebench.loadgen.master.models import only_model
 from servebench.loadgen.master.orders import Order
-from servebench.loadgen.master.planning import cache_notes
+from servebench.loadgen.master.planning import cache_notes, measured_requests
 from servebench.loadgen.master.planning import planned as plan_of
 from servebench.loadgen.master.runbook import Runbook
+from servebench.loadgen.master.stop_rules import StopWatch
 from servebench.loadgen.messages import (
     Alive,
     ClockPing,
@@ -227,8 +228,7 @@ class MasterRole:
         self.board.begin(run_id, workload.objectives)
         chronicle.ask_engines(places_to_ask(settings.metrics_urls, target, workload.target.endpoint))
         run = Coordinator(order, self._channel, chronicle, self._is_present)
-        if not settings.keep_going and manifest.engine != "tokens":  # by hand, the operator sees it and decides
-            chronicle.give_up = partial(run.request_stop, drain_ns=min(settings.drain_ns, GIVE_UP_DRAIN_NS))
+        self._let_end(run, chronicle, workload, measured_requests(schedule, closed))
         self._set_going(run_id, run)
         log.info("run %s began in %s", run_id, folder.root)
         return run
@@ -237,6 +237,14 @@ class MasterRole:
         """Return the name in the files of a worker, Locust's id of one that never said hello."""
         hello = self._helloed.get(worker_id)
         return hello.worker if hello is not None else worker_id
+
+    def _let_end(self, run: Coordinator, chronicle: Chronicle, workload: Workload, planned: int | None) -> None:
+        """Say what ends a run before its time: that nothing goes well, and the rules of its workload."""
+        end = partial(run.request_stop, drain_ns=min(self._settings.drain_ns, GIVE_UP_DRAIN_NS))
+        if not self._settings.keep_going and not run.by_hand:  # by hand, the operator sees it and decides
+            chronicle.give_up = end
+        if workload.stop is not None:
+            chronicle.watch, chronicle.end = StopWatch(workload.stop, workload.objectives, planned), end
 
     def _set_going(self, run_id: str, run: Coordinator) -> None:
         """Let the workers that are here take part, and follow the run to its end."""

@@ -72,8 +72,8 @@ class WorkerSession:
         self._order, self._setup = order, setup
         self._permit = Permit()
         self._seqs = SeqPool(self._permit, self._ask_for_blocks)
-        self._live = LiveCounters()
         self._workload: Workload = decode_workload(order.workload.encode())
+        self._live = LiveCounters(self._workload.objectives)
         self._prompts = load_prompts(self._workload, order.run_id)
         self._schedule: Schedule | None = plan(self._workload, self._prompts) if order.engine == "plan" else None
         dialect = ENDPOINTS[self._workload.target.endpoint]
