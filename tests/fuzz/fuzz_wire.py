@@ -6,6 +6,7 @@ pieces. An empty corpus folder is filled with the golden answers.
 """
 
 import sys
+from collections import deque
 from contextlib import suppress
 from pathlib import Path
 
@@ -26,6 +27,9 @@ HEADS = (
     b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n",
     b"HTTP/1.1 200 OK\r\nContent-Type: application/x-ndjson\r\n\r\n",
     b"HTTP/1.1 200 OK\r\n\r\n",
+    b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n",
+    b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n\r\n",
+    b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nContent-Encoding: gzip, deflate\r\n\r\n",
 )
 
 
@@ -50,8 +54,10 @@ def read(endpoint: Endpoint, mode: int, data: bytes) -> None:
     timeline = Timeline(endpoint, stream=bool(len(data) & 1), keep_text=True)
     data = HEADS[mode // MODES % len(HEADS)] + data
     step = {WHOLE_READ: len(data) or 1, HALVES: len(data) // 2 + 1, BYTES: 1}[mode % MODES]
-    for start in range(0, len(data), step):
-        timeline.feed(data[start : start + step], 1000 + start, 5)
+    reads = deque((data[start : start + step], 1000 + start, 5) for start in range(0, len(data), step))
+    while reads:
+        if not timeline.feed_plain(reads):
+            timeline.feed(*reads.popleft())
     answer = timeline.finish(ENDS[len(data) % len(ENDS)], 10**6)
     assert answer.response_bytes == len(data)
     if answer.chunks is not None:

@@ -107,6 +107,7 @@ def test_an_idle_stream_ends_the_set_time_after_its_last_byte(tmp_path: Path) ->
     with replay([case("H08")], tmp_path) as server:
         exchange = perform(server, Timeouts(idle_ns=2_000_000_000))
     last = server.events("sent")[-1]
+    assert exchange.answer.error_message == "nothing came for 2s (requests.timeouts.idle)"
     assert exchange.answer.end_ns >= last["t_ns"] + 2_000_000_000
 
 

@@ -149,6 +149,7 @@ def test_a_peer_that_never_accepts_ends_at_the_connect_deadline(open_client: Ope
         client = open_client(f"http://127.0.0.1:{listener.getsockname()[1]}", Timeouts(connect_ns=150 * NS_PER_MS))
         exchange = perform(client)
     assert (exchange.answer.outcome, exchange.answer.error_class) == (Outcome.TIMEOUT, "timeout_connect")
+    assert exchange.answer.error_message == "no connection within 150ms (requests.timeouts.connect)"
     assert exchange.stamps.connect_start_ns is not None
     assert exchange.answer.end_ns >= exchange.stamps.connect_start_ns + 150 * NS_PER_MS
     assert exchange.stamps.sent_ns is None
@@ -173,6 +174,7 @@ def test_the_first_token_deadline_runs_from_the_send_and_ignores_the_role_event(
     with replay([made], tmp_path) as server:
         exchange = perform(open_client(server.url, Timeouts(first_token_ns=300 * NS_PER_MS, idle_ns=50 * NS_PER_MS)))
     assert exchange.answer.error_class == "timeout_first_token"
+    assert exchange.answer.error_message == "no token came within 300ms (requests.timeouts.first_token)"
     assert exchange.stamps.sent_ns is not None
     assert exchange.answer.end_ns >= exchange.stamps.sent_ns + 300 * NS_PER_MS
     assert exchange.answer.chunks is not None
@@ -194,6 +196,7 @@ def test_the_total_deadline_keeps_the_tokens_that_came_before_it(tmp_path: Path,
     with replay([case("S00")], tmp_path) as server:
         exchange = perform(open_client(server.url, Timeouts(total_ns=560 * NS_PER_MS), keep_text=True))
     assert exchange.answer.error_class == "timeout_total"
+    assert exchange.answer.error_message == "not over after 560ms (requests.timeouts.total)"
     assert exchange.stamps.sent_ns is not None
     assert exchange.answer.end_ns >= exchange.stamps.sent_ns + 560 * NS_PER_MS
     before = [w for w in server.events("sent") if w["label"].startswith("token") and w["t_ns"] < exchange.answer.end_ns]

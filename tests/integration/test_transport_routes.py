@@ -260,6 +260,20 @@ def test_every_attempt_is_a_row_and_the_schedule_sees_the_first_only(tmp_path: P
     assert last.attempt == 2
 
 
+def ids_of(server: Server) -> list[str]:
+    """Return the X-Request-Id of each request that the server saw, in order."""
+    lines = [line for head in server.heads for line in head.decode("latin-1").split("\r\n")]
+    return [line.split(": ")[1] for line in lines if line.startswith("X-Request-Id: ")]
+
+
+def test_a_retry_behind_a_redirect_goes_there_again_under_the_next_id(tmp_path: Path) -> None:
+    with serving(MOVED, BUSY, ANSWER) as server:
+        rows, _ = rows_of(tmp_path, f"http://127.0.0.1:{server.port}", Requests(retries=1, redirects=True))
+    assert [row["outcome"] for row in rows] == ["http_error", "http_error", "ok"]
+    assert [head.split()[1] for head in server.heads] == [b"/v1/chat/completions", b"/moved?to=here", b"/moved?to=here"]
+    assert [row["request_id"] for row in rows] == ids_of(server) == [f"0badcafe-7-{attempt}" for attempt in range(3)]
+
+
 def test_without_retries_a_failure_is_one_row(tmp_path: Path) -> None:
     with serving(BUSY, ANSWER) as server:
         rows, _ = rows_of(tmp_path, f"http://127.0.0.1:{server.port}", Requests())
@@ -272,3 +286,4 @@ def test_a_followed_redirect_is_two_rows_and_two_requests(tmp_path: Path) -> Non
         rows, _ = rows_of(tmp_path, f"http://127.0.0.1:{server.port}", Requests(redirects=True))
     assert [(row["outcome"], row["error_class"]) for row in rows] == [("http_error", "redirect"), ("ok", None)]
     assert [head.split()[1] for head in server.heads] == [b"/v1/chat/completions", b"/moved?to=here"]
+    assert [row["request_id"] for row in rows] == ids_of(server) == ["0badcafe-7-0", "0badcafe-7-1"]

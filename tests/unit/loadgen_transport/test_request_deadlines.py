@@ -2,7 +2,15 @@
 
 import pytest
 
-from servebench.loadgen.transport.deadlines import LINGER_NS, NEVER, Patience, Progress, next_deadline
+from servebench.core.units import NS_PER_S
+from servebench.loadgen.transport.deadlines import (
+    LINGER_NS,
+    NEVER,
+    Patience,
+    Progress,
+    deadline_words,
+    next_deadline,
+)
 from servebench.wire.outcome import End
 from servebench.workload.model import Timeouts
 
@@ -36,6 +44,24 @@ def progress(
 )
 def test_the_earliest_running_deadline_counts(stage: Progress, due: int, end: End) -> None:
     assert next_deadline(stage, TIMEOUTS) == (due, end)
+
+
+@pytest.mark.parametrize(
+    ("end", "words"),
+    [
+        (End.TIMEOUT_CONNECT, "no connection within 2s (requests.timeouts.connect)"),
+        (End.TIMEOUT_FIRST_TOKEN, "no token came within 1m (requests.timeouts.first_token)"),
+        (End.TIMEOUT_IDLE, "nothing came for 250ms (requests.timeouts.idle)"),
+        (End.TIMEOUT_TOTAL, "not over after 10m (requests.timeouts.total)"),
+        (End.EOF, None),
+        (End.CANCELLED, None),
+    ],
+)
+def test_a_passed_deadline_is_told_with_its_length_and_where_it_is_set(end: End, words: str | None) -> None:
+    limits = Timeouts(
+        connect_ns=2 * NS_PER_S, first_token_ns=60 * NS_PER_S, idle_ns=250_000_000, total_ns=600 * NS_PER_S
+    )
+    assert deadline_words(end, limits) == words
 
 
 def test_an_answer_that_is_over_lingers_for_the_end_of_its_message() -> None:

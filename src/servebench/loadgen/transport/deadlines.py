@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from servebench.core.units import NS_PER_MS
+from servebench.core.units import NS_PER_MS, format_duration
 from servebench.wire.outcome import End
 from servebench.workload.model import Timeouts
 
@@ -34,6 +34,20 @@ class Patience(NamedTuple):
 
 
 ENDLESS = Patience(None, None)
+
+
+def deadline_words(end: End, timeouts: Timeouts) -> str | None:
+    """Return which limit a request passed and where it is set; None for an end that is no deadline of the workload."""
+    limits = {
+        End.TIMEOUT_CONNECT: ("no connection within", timeouts.connect_ns, "connect"),
+        End.TIMEOUT_FIRST_TOKEN: ("no token came within", timeouts.first_token_ns, "first_token"),
+        End.TIMEOUT_IDLE: ("nothing came for", timeouts.idle_ns, "idle"),
+        End.TIMEOUT_TOTAL: ("not over after", timeouts.total_ns, "total"),
+    }
+    if end not in limits:
+        return None
+    words, limit_ns, name = limits[end]
+    return f"{words} {format_duration(limit_ns)} (requests.timeouts.{name})"
 
 
 def next_deadline(progress: Progress, timeouts: Timeouts, patience: Patience = ENDLESS) -> tuple[int, End]:

@@ -9,7 +9,7 @@ from gevent.hub import Waiter
 
 from servebench.core.errors import HarnessError
 from servebench.core.records import Answer
-from servebench.loadgen.transport.deadlines import ENDLESS, NEVER, Patience, Progress, next_deadline
+from servebench.loadgen.transport.deadlines import ENDLESS, NEVER, Patience, Progress, deadline_words, next_deadline
 from servebench.loadgen.transport.exchange import Exchange
 from servebench.loadgen.transport.link import Link
 from servebench.loadgen.transport.losses import Loss, Lost
@@ -254,7 +254,8 @@ class Flight:
 
     def _finish(self, end: End, now_ns: int, lost: Lost | None) -> None:
         timeline = self._timeline
-        detail, error_class = (None, None) if lost is None else (lost.detail, lost.error_class)
+        words = deadline_words(end, self._lane.timeouts)
+        detail, error_class = (words, None) if lost is None else (lost.detail, lost.error_class)
         self._answer = timeline.finish(end, now_ns, detail, error_class)
         self._link.release(reusable=timeline.keep_alive and not self._reads)
         self._wake()
