@@ -25,6 +25,7 @@ from servebench.analysis.curve import CurvePoint, curve
 from servebench.analysis.engine_side import ServerSide, server_side
 from servebench.analysis.findings import Findings, find
 from servebench.analysis.health import Health, spoiled_seconds
+from servebench.analysis.held_back import held_back
 from servebench.analysis.objectives import Result, assess, overall
 from servebench.analysis.seals import MERGED, check_seals
 from servebench.analysis.source import RunData, declared_objectives, load_run
@@ -125,6 +126,7 @@ def digest(run: RunData) -> Digest:
         outcomes=count_outcomes(run),
         token_source=source,
         coalesced=formulas.coalesced_share(take(run.columns, run.measured)).value,
+        held_back=held_back(take(run.columns, run.measured)),
     )
     return Digest(
         manifest=_completed(run, books, facts),

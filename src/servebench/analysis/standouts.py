@@ -6,6 +6,7 @@ from math import sqrt
 
 from servebench.analysis.counts import OutcomeCount
 from servebench.analysis.curve import CurvePoint
+from servebench.analysis.held_back import HeldBack
 from servebench.analysis.numbers import count, significant
 from servebench.analysis.tables import POOLED, Table
 from servebench.core.outcomes import Outcome, TokenSource
@@ -29,6 +30,7 @@ class Scene:
     outcomes: tuple[OutcomeCount, ...]
     token_source: str | None
     coalesced: float
+    held_back: HeldBack | None = None
 
 
 def stand_out(scene: Scene) -> tuple[str, ...]:
@@ -37,6 +39,7 @@ def stand_out(scene: Scene) -> tuple[str, ...]:
         slower_phase,
         not_kept_up,
         timed_out,
+        first_tokens_held_back,
         tokens_estimated,
         chunks_coalesced,
     )
@@ -92,6 +95,18 @@ def timed_out(scene: Scene) -> str | None:
     kinds = ", ".join(f"{name} {count(n)}" for name, n in hits)
     return (
         f"{count(total)} request{'s' if total != 1 else ''} hit a deadline ({kinds}): in the error rate, in no latency."
+    )
+
+
+def first_tokens_held_back(scene: Scene) -> str | None:
+    """Say that TTFT holds a wait of the server's kernel for an acknowledgement, and the way out."""
+    found = scene.held_back
+    if found is None:
+        return None
+    return (
+        f"In {significant(100 * found.share)} % of {count(found.n)} answers the first tokens came together "
+        f"{significant(found.wait_ms)} ms after the head: the server's kernel seems to wait for a delayed "
+        "acknowledgement. TTFT holds that; try TCP_NODELAY in the server or the proxy before it."
     )
 
 
