@@ -3,7 +3,6 @@
 import json
 import time
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,9 +10,10 @@ import click
 
 from servebench.cli.base import Duration, command, option, say
 from servebench.cli.cluster import Launch
-from servebench.cli.finish import Wanted, shown_path
+from servebench.cli.finish import Wanted, new_folder, shown_path
 from servebench.cli.job import Job, execute
 from servebench.cli.run import Nodes, QuickForm, checked_model, chosen_workload, launch_of
+from servebench.cli.stops import Stops
 from servebench.cli.way_options import Way, way_options
 from servebench.core.errors import InputError
 from servebench.core.outcomes import ExitCode
@@ -50,13 +50,19 @@ class Bench:
     folder: Path
     progress: str
     users: bool
+    stops: Stops
     made: int = 0
-    stopped: bool = False
+
+    @property
+    def stopped(self) -> bool:
+        """Tell whether the user asked to stop, in a run or between two."""
+        return self.stops.count > 0
 
     def probe(self, load: float, n: int) -> "tuple[Probe, str]":
         """Offer a load to the end; return what it showed and its folder.
 
-        A probe that was interrupted, or that the client itself spoiled, is no evidence and says why.
+        A probe that the client itself spoiled is no evidence and says why. Raises KeyboardInterrupt when the user
+        stopped it.
         """
         from servebench.analysis.capacity.evidence import shares_of
         from servebench.analysis.capacity.loads import at_rate, at_users
@@ -66,8 +72,6 @@ class Bench:
         workload = at_users(seeded, round(load), n) if self.users else at_rate(seeded, load, n)
         run, verdict = self._run(workload, f"{self.made:02d}-{load:.4g}")
         name = run.folder.name
-        if self.stopped:
-            return Probe(load=load, spoiled=f"interrupted at {load:.4g}"), name
         if not verdict.valid:
             return Probe(load=load, spoiled=f"at {load:.4g} the run was INVALID: {verdict.reasons[0]}"), name
         return Probe(load=load, shares=shares_of(run, self.workload.objectives, load)), name
@@ -97,9 +101,10 @@ class Bench:
         launch = replace(self.launch, workload_json=encode_workload(workload), out=self.folder, run_name=slug)
         job = Job(launch=launch, workload=workload, progress=self.progress, wanted=Wanted(silent=True))
         ended = execute(job)
-        self.stopped = ended.exit_code == ExitCode.INTERRUPTED
-        if ended.folder is None:
-            raise click.exceptions.Exit(ExitCode.INTERRUPTED)
+        if ended.folder is None or ended.exit_code == ExitCode.INTERRUPTED:
+            self.stops.count += 1
+        if self.stopped or ended.folder is None:
+            raise KeyboardInterrupt
         examined = examine(ended.folder)
         return examined.run, examined.digest.manifest.verdict
 
@@ -157,68 +162,84 @@ def capacity(**options: Any) -> int:  # noqa: ANN401 - click hands over what is 
     """
     base = _workload(options)
     effort = _effort(options)
-    folder = _folder(options["out"])
+    folder = new_folder(options["out"], "capacity")
     launch = launch_of(base, options["url"], Nodes(workers=options["workers"]), out=folder, model=base.target.model)
     launch = replace(launch, way=_way(options), keep_going=True)
     found = []
-    for state in options["cache"]:
-        bench = Bench(
-            workload=_in_state(base, state),
-            launch=launch,
-            folder=folder,
-            progress=options["progress"],
-            users=options["by"] == "users",
-        )
-        found.append(_search(bench, effort, state=state, options=options))
-        _write(folder, found)
-        if bench.stopped:
-            break
+    with Stops() as stops:
+        for state in options["cache"]:
+            bench = Bench(
+                workload=_in_state(base, state),
+                launch=launch,
+                folder=folder,
+                progress=options["progress"],
+                users=options["by"] == "users",
+                stops=stops,
+            )
+            found.append(_search(bench, effort, state=state, options=options))
+            _write(folder, found)
+            if stops.count:
+                break
     _show(found, folder, as_json=options["as_json"])
-    return ExitCode.INTERRUPTED if bench.stopped else max(_exit_code(one.answer) for one in found)
+    return ExitCode.INTERRUPTED if stops.count else max(_exit_code(one.answer) for one in found)
 
 
 def _search(bench: Bench, effort: Effort, *, state: str, options: dict[str, Any]) -> "Outcome":
     from servebench.analysis.capacity.evidence import budgets
-    from servebench.analysis.capacity.loads import requests_within
-    from servebench.analysis.capacity.search import Plan, answer, next_load
+    from servebench.analysis.capacity.search import Plan, answer
     from servebench.analysis.capacity.words import Outcome
 
     began = time.monotonic()
     allowed = budgets(bench.workload.objectives)
-    probes: list[Probe] = []
-    folders: list[str] = []
-    hopeless = _idle(bench, allowed)
-    start = options["start"]
-    if hopeless is None and not bench.stopped:
-        full_per_s = bench.throughput_per_s(FULL_USERS, FULL_REQUESTS)[0]
-        start = start or (4.0 if bench.users else _START * full_per_s)
-        if options["within"] is not None:
-            n = requests_within(options["within"] / NS_PER_S, effort.probes, _START * 2 * full_per_s)
-            effort = replace(effort, requests=n)
-        _announce(effort, full_per_s)
-    plan = Plan(
-        budgets=allowed,
-        start=start or 1.0,
-        probes=effort.probes,
-        resolved_se=effort.se,
-        stop_se=effort.se / 1.5,
-        whole=bench.users,
-    )
-    while hopeless is None and not bench.stopped and (load := next_load(plan, probes)) is not None:
-        probe, name = bench.probe(load, effort.requests)
-        probes.append(probe)
-        folders.append(name)
-        say(_told(plan, probes, bench))
+    plan = Plan(budgets=allowed, start=options["start"] or 1.0, probes=effort.probes, whole=bench.users)
+    made: list[tuple[Probe, str]] = []
+    hopeless = None
+    try:
+        hopeless = _idle(bench, allowed)
+        if hopeless is None:
+            plan, n = _planned(bench, effort, plan, options)
+            _probe(bench, plan, n, made)
+    except KeyboardInterrupt:
+        say("Interrupted; this is what the probes made until then come to.")
+    probes = tuple(probe for probe, _ in made)
     return Outcome(
         name=bench.workload.name,
         unit="users" if bench.users else "req/s",
         state=bench.workload.target.cache if state == "as-declared" else state,
         plan=plan,
-        probes=tuple(probes),
-        folders=tuple(folders),
+        probes=probes,
+        folders=tuple(name for _, name in made),
         answer=hopeless or answer(plan, probes),
         seconds=time.monotonic() - began,
     )
+
+
+def _planned(bench: Bench, effort: Effort, plan: "Plan", options: dict[str, Any]) -> "tuple[Plan, int]":
+    """Return where to start and how many requests a probe has, after a look at what many users at once get.
+
+    Neither needs that look where --start is given without --within.
+    """
+    from servebench.analysis.capacity.loads import requests_within
+
+    n = effort.requests
+    plan = replace(plan, resolved_se=effort.se, stop_se=effort.se / 1.5)
+    if options["start"] is not None and options["within"] is None:
+        return plan, n
+    full_per_s = bench.throughput_per_s(FULL_USERS, FULL_REQUESTS)[0]
+    if options["within"] is not None:
+        n = requests_within(options["within"] / NS_PER_S, effort.probes, _START * 2 * full_per_s)
+    _announce(effort.probes, n, full_per_s)
+    start = options["start"] or (4.0 if bench.users else _START * full_per_s)
+    return replace(plan, start=start), n
+
+
+def _probe(bench: Bench, plan: "Plan", n: int, made: "list[tuple[Probe, str]]") -> None:
+    """Make probes until the search is over, each added to `made` as soon as it has ended."""
+    from servebench.analysis.capacity.search import next_load
+
+    while (load := next_load(plan, [probe for probe, _ in made])) is not None:
+        made.append(bench.probe(load, n))
+        say(_told(plan, [probe for probe, _ in made], bench))
 
 
 def _idle(bench: Bench, allowed: dict[str, float]) -> "Answer | None":
@@ -234,12 +255,12 @@ def _idle(bench: Bench, allowed: dict[str, float]) -> "Answer | None":
     return None
 
 
-def _announce(effort: Effort, full_per_s: float) -> None:
+def _announce(probes: int, n: int, full_per_s: float) -> None:
     from servebench.analysis.capacity.loads import seconds_of
 
-    minutes = seconds_of(effort.probes, effort.requests, _START * 2 * full_per_s) / 60
+    minutes = seconds_of(probes, n, _START * 2 * full_per_s) / 60
     say(
-        f"{FULL_USERS} users at once get {full_per_s:.3g} req/s. At most {effort.probes} probes of {effort.requests:,} "
+        f"{FULL_USERS} users at once get {full_per_s:.3g} req/s. At most {probes} probes of {n:,} "
         f"requests: about {minutes:.1f} min; fewer where the answer is certain earlier."
     )
 
@@ -297,18 +318,6 @@ def _in_state(workload: "Workload", state: str) -> "Workload":
     from servebench.analysis.capacity.loads import cold
 
     return cold(workload) if state == "cold" else workload
-
-
-def _folder(out: Path) -> Path:
-    from servebench.shards.folder import new_run_id, new_token
-
-    folder = out / new_run_id(datetime.now(UTC), "capacity", new_token())
-    try:
-        folder.mkdir(parents=True)
-    except OSError as error:
-        msg = f"cannot write into --out {out}: {error.strerror}\n  try: --out DIR with a folder that you may write to"
-        raise InputError(msg) from error
-    return folder
 
 
 def _write(folder: Path, found: "list[Outcome]") -> None:

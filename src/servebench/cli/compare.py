@@ -9,6 +9,7 @@ from servebench.core.errors import InputError
 from servebench.core.outcomes import ExitCode, Status
 
 if TYPE_CHECKING:
+    from servebench.analysis.compare.result import Asked
     from servebench.analysis.compare.sides import Pairing
 
 
@@ -48,7 +49,7 @@ def compare(
     Three pairs are the least for an interval. Refused (exit 2) where more than one condition differs. Exit code 1 when
     a boundary is broken; error rate and acceptance must not get worse by more than 1 point unless required otherwise.
     """
-    from servebench.analysis.compare import result, sides, words
+    from servebench.analysis.compare import result
 
     if not margin > 0:
         msg = f"--margin {margin:g} is not above 0"
@@ -60,18 +61,30 @@ def compare(
         allowed=allow,
         change=change,
     )
+    text, code = judged(base, candidate, asked, form=form, strict=strict)
+    click.echo(text, nl=False)
+    return code
+
+
+def judged(base: str, candidate: str, asked: "Asked", *, form: str = "text", strict: bool = False) -> tuple[str, int]:
+    """Return what a comparison of two sides says, and its exit code.
+
+    Raises InputError where no runs make a pair.
+    """
+    from servebench.analysis.compare import result, sides, words
+
     pairing = sides.pair_up(sides.read_side(base), sides.read_side(candidate))
     if not pairing.pairs:
         msg = "no run of one side has the seed of a run of the other, so none make a pair; run both with equal seeds"
         raise InputError(msg)
     if (invalid := _invalid(pairing)) is not None:
-        return invalid
+        return "", invalid
     found = result.compare(pairing, asked)
-    click.echo({"text": words.as_text, "md": words.as_markdown, "json": words.as_json}[form](found), nl=False)
+    text = {"text": words.as_text, "md": words.as_markdown, "json": words.as_json}[form](found)
     if found.judgement.refused:
-        return ExitCode.BAD_INPUT
+        return text, ExitCode.BAD_INPUT
     missed = found.acceptance == "REJECTED" or (strict and found.acceptance == "UNDECIDED")
-    return ExitCode.MISSED if missed else ExitCode.OK
+    return text, ExitCode.MISSED if missed else ExitCode.OK
 
 
 def _invalid(pairing: "Pairing") -> int | None:

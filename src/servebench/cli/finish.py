@@ -3,6 +3,7 @@
 import shlex
 import shutil
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 
 import click
@@ -97,6 +98,19 @@ def show_results(folder: Path, wanted: Wanted) -> int:
         click.echo("\n".join(shown))
     verdict = found.manifest.verdict
     return ExitCode.HARNESS if verdict is None else exit_code(verdict)
+
+
+def new_folder(out: Path, name: str) -> Path:
+    """Return a new folder for several runs that belong together. Raises InputError where it cannot be made."""
+    from servebench.shards.folder import new_run_id, new_token
+
+    folder = out / new_run_id(datetime.now(UTC), name, new_token())
+    try:
+        folder.mkdir(parents=True)
+    except OSError as error:
+        msg = f"cannot write into --out {out}: {error.strerror}\n  try: --out DIR with a folder that you may write to"
+        raise InputError(msg) from error
+    return folder
 
 
 def shown_path(path: Path) -> str:

@@ -29,6 +29,7 @@ COMMANDS: dict[str, str] = {
     "table": "servebench.cli.results:table",
     "report": "servebench.cli.results:report",
     "compare": "servebench.cli.compare:compare",
+    "experiment": "servebench.cli.experiment:experiment",
     "merge": "servebench.cli.results:merge",
     "export": "servebench.cli.export:export",
     "sim": "servebench.cli.simulate:sim",

@@ -2,14 +2,16 @@
 
 import difflib
 import json
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import Any, NamedTuple, TypeVar
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from servebench.workload.spec import WorkloadSpec
 
 Place = tuple[str | int, ...]
+Spec = TypeVar("Spec", bound=BaseModel)
 
 _TYPES: dict[str, str] = {
     "string_type": "text",
@@ -46,12 +48,17 @@ def place_of(path: Place) -> str:
 
 
 def checked(value: object) -> tuple[WorkloadSpec | None, list[Wrong]]:
-    """Return the spec made of the plain values of a file, or everything that is wrong with them."""
+    """Return the spec made of the plain values of a workload file, or everything that is wrong with them."""
+    return checked_as(WorkloadSpec, value)
+
+
+def checked_as(kind: type[Spec], value: object) -> tuple[Spec | None, list[Wrong]]:
+    """Return the model of a file of any kind, or everything that is wrong with its plain values."""
     try:
-        return WorkloadSpec.model_validate(value), []
+        return kind.model_validate(value), []
     except ValidationError as error:
         found = error.errors(include_url=False)
-        return None, [_wrong(details, value) for details in found if not _follows(details)]
+        return None, [_wrong(details, value, kind) for details in found if not _follows(details, found)]
 
 
 def quoted(value: object) -> str:
@@ -60,13 +67,13 @@ def quoted(value: object) -> str:
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 
-def _wrong(details: ErrorDetails, value: object) -> Wrong:
+def _wrong(details: ErrorDetails, value: object, kind_of_file: type[BaseModel]) -> Wrong:
     path = _path_in(details["loc"], value)
     kind, context = details["type"], details.get("ctx", {})
     if kind == "rule":
         return Wrong((*path, *context["place"]), context["message"])
     if kind == "extra_forbidden":
-        return Wrong(path, _unknown_key(details["loc"]))
+        return Wrong(path, _unknown_key(details["loc"], kind_of_file))
     if kind in ("union_tag_invalid", "union_tag_not_found"):
         # Pydantic names the field and its alias, 'kind' | 'from'; the last is the word of the file.
         key = str(context["discriminator"]).split("'")[-2]
@@ -78,9 +85,12 @@ def _wrong(details: ErrorDetails, value: object) -> Wrong:
     return Wrong(path, _message(details, str(path[-1]) if path else "file"))
 
 
-def _follows(details: ErrorDetails) -> bool:
+def _follows(details: ErrorDetails, found: Sequence[ErrorDetails]) -> bool:
     """Say whether an error only follows from others: a list that is too short because its items are wrong."""
-    return details["type"] == "too_short" and len(details["input"]) > 0
+    loc = details["loc"]
+    return details["type"] == "too_short" and any(
+        other["loc"][: len(loc)] == loc for other in found if other != details
+    )
 
 
 def _message(details: ErrorDetails, key: str) -> str:
@@ -105,7 +115,7 @@ def _about_value(details: ErrorDetails) -> str:
     if kind == "string_pattern_mismatch":
         return f"{quoted(value)} must be lower-case letters, digits and -, e.g. chat-burst"
     if kind in ("too_short", "string_too_short"):
-        return "is empty"
+        return f"has {len(value)}; at least {context['min_length']} are wanted" if len(value) else "is empty"
     return f"{quoted(value)}: {details['msg']}"
 
 
@@ -123,16 +133,16 @@ def _no_such_word(value: object, allowed: str) -> str:
     return f"{quoted(value)} is not known; {hint}"
 
 
-def _unknown_key(loc: Place) -> str:
+def _unknown_key(loc: Place, kind_of_file: type[BaseModel]) -> str:
     key = str(loc[-1])
-    keys = keys_at(loc[:-1])
+    keys = keys_at(loc[:-1], kind_of_file)
     near = difflib.get_close_matches(key, keys, n=1)
     return f"unknown key; did you mean {near[0]}?" if near else f"unknown key; there are: {', '.join(keys)}"
 
 
-def keys_at(loc: Place) -> list[str]:
+def keys_at(loc: Place, kind_of_file: type[BaseModel] = WorkloadSpec) -> list[str]:
     """Return the keys that a file may have at a location of pydantic, which names the chosen members of unions."""
-    root = WorkloadSpec.model_json_schema(by_alias=True)
+    root = kind_of_file.model_json_schema(by_alias=True)
     node: dict[str, Any] = root
     for part in loc:
         node = _below(node, part, root)

@@ -26,7 +26,7 @@ def at_rate(workload: Workload, rate_per_s: float, n: int) -> Workload:
 def at_users(workload: Workload, users: int, n: int) -> Workload:
     """Return the workload of `users` who wait for each answer, over `n` requests after the warm-up."""
     think = workload.closed.think if workload.closed else Closed(users=1).think
-    closed = Closed(users=users, think=think, requests=n, warmup_requests=max(WARM_REQUESTS, 4 * users))
+    closed = Closed(users=users, think=think, requests=n, warmup_requests=min(n, max(WARM_REQUESTS, 2 * users)))
     return msgspec.structs.replace(checked(workload), phases=(), closed=closed)
 
 
