@@ -25,7 +25,7 @@ _FOLDERS = frozenset({"llm-d", "genai-bench"})
 
 @command(
     "export",
-    "Write a run as one row per event, or as another tool's result files.",
+    "Write a run as one row per event, or as other tools do.",
     examples=(
         "export runs/20260903T121203Z-chat-burst-1f3a --format parquet",
         "export runs/20260903T121203Z-chat-burst-1f3a --format llm-d --out reports",

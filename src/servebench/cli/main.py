@@ -30,6 +30,7 @@ COMMANDS: dict[str, str] = {
     "report": "servebench.cli.results:report",
     "compare": "servebench.cli.compare:compare",
     "experiment": "servebench.cli.experiment:experiment",
+    "cost": "servebench.cli.cost:cost",
     "merge": "servebench.cli.results:merge",
     "export": "servebench.cli.export:export",
     "sim": "servebench.cli.simulate:sim",
