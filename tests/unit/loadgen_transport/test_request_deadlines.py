@@ -6,6 +6,7 @@ from servebench.core.units import NS_PER_S
 from servebench.loadgen.transport.deadlines import (
     LINGER_NS,
     NEVER,
+    Alarm,
     Patience,
     Progress,
     deadline_words,
@@ -81,3 +82,11 @@ def test_an_answer_that_is_over_lingers_for_the_end_of_its_message() -> None:
 )
 def test_a_user_leaves_when_his_patience_is_the_earliest_to_end(stage: Progress, due: int, end: End) -> None:
     assert next_deadline(stage, TIMEOUTS, Patience(40, None)) == (due, end)
+
+
+def test_the_alarm_goes_off_at_the_earliest_time_that_was_asked_for() -> None:
+    alarm = Alarm()
+    assert alarm.at_ns == NEVER
+    for due, expected in ((700, 700), (900, 700), (NEVER, 700), (650, 650)):
+        alarm.set(due)
+        assert alarm.at_ns == expected

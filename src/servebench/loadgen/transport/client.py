@@ -7,7 +7,7 @@ import gevent
 
 from servebench.core.errors import HarnessError
 from servebench.core.target import Target, redirected_path
-from servebench.loadgen.transport.deadlines import ENDLESS, Patience
+from servebench.loadgen.transport.deadlines import ENDLESS, NEVER, Patience
 from servebench.loadgen.transport.exchange import Exchange
 from servebench.loadgen.transport.flight import Flight, Lane
 from servebench.loadgen.transport.parsing import ParseQueue
@@ -126,8 +126,11 @@ class Client:
         self._reactor.close()
 
     def _sweep(self) -> None:
-        now = time.monotonic_ns()
+        now, alarm = time.monotonic_ns(), self._lane.alarm
+        if now < alarm.at_ns:
+            return
         due = [flight for flight in self._flights if flight.due_ns <= now]
+        alarm.at_ns = min((flight.due_ns for flight in self._flights), default=NEVER)
         if due:
             for _ in range(len(self._flights) // MAX_BATCH + 1):
                 self._reactor.poll()  # after a stall of the loop, what arrived in time must count

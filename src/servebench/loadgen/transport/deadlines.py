@@ -12,6 +12,19 @@ LINGER_NS = 200 * NS_PER_MS
 """How long an answer that is over waits for the end of its HTTP message, which frees the connection."""
 
 
+class Alarm:
+    """When the earliest deadline of all requests may pass; before it, none needs to be looked at."""
+
+    __slots__ = ("at_ns",)
+
+    def __init__(self) -> None:
+        self.at_ns = NEVER
+
+    def set(self, due_ns: int) -> None:
+        """Go off at a time, or earlier if that was asked for."""
+        self.at_ns = min(self.at_ns, due_ns)
+
+
 class Progress(NamedTuple):
     """How far a request has come; times in monotonic ns, None = did not happen.
 

@@ -2,14 +2,22 @@
 
 import time
 from collections import deque
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import gevent
 from gevent.hub import Waiter
 
 from servebench.core.errors import HarnessError
 from servebench.core.records import Answer
-from servebench.loadgen.transport.deadlines import ENDLESS, NEVER, Patience, Progress, deadline_words, next_deadline
+from servebench.loadgen.transport.deadlines import (
+    ENDLESS,
+    NEVER,
+    Alarm,
+    Patience,
+    Progress,
+    deadline_words,
+    next_deadline,
+)
 from servebench.loadgen.transport.exchange import Exchange
 from servebench.loadgen.transport.link import Link
 from servebench.loadgen.transport.losses import Loss, Lost
@@ -39,6 +47,7 @@ class Lane:
     queue: ParseQueue
     timeouts: Timeouts
     stream: bool
+    alarm: Alarm = field(default_factory=Alarm)
 
 
 class Flight:
@@ -250,6 +259,7 @@ class Flight:
             answer_done=timeline.answer_done,
         )
         self.due_ns, end = next_deadline(progress, self._lane.timeouts, self._patience)
+        self._lane.alarm.set(self.due_ns)
         return end
 
     def _finish(self, end: End, now_ns: int, lost: Lost | None) -> None:
