@@ -14,7 +14,8 @@ from servebench.workload.load import parse_workload
 from servebench.workload.model import Workload
 from servebench.workload.prompts import PromptSet
 from servebench.workload.schedule import plan
-from servebench.workload.trace_csv import LAYOUTS, read_csv
+from servebench.workload.trace_csv import read_csv
+from servebench.workload.trace_layout import LAYOUTS
 
 pytestmark = pytest.mark.bench
 

@@ -13,7 +13,8 @@ from servebench.core.errors import InputError, SpecError
 from servebench.core.units import NS_PER_S
 from servebench.workload.builtin import data_path
 from servebench.workload.model import TraceSlice
-from servebench.workload.trace_csv import LAYOUTS, read_csv
+from servebench.workload.trace_csv import read_csv
+from servebench.workload.trace_layout import LAYOUTS
 from servebench.workload.traces import read_trace, rows_of
 
 R1 = TraceSlice(kind="servegen", path="builtin:servegen-deepseek-r1")

@@ -17,7 +17,8 @@ from servebench.workload.model import Prompts, PromptSource, TraceKind, TraceSli
 from servebench.workload.prompts import PromptSet
 from servebench.workload.rows import Trace
 from servebench.workload.schedule import Schedule, plan
-from servebench.workload.trace_csv import LAYOUTS, read_csv
+from servebench.workload.trace_csv import read_csv
+from servebench.workload.trace_layout import LAYOUTS
 from servebench.workload.traces import read_trace, rows_of
 
 MOONCAKE = TraceSlice(kind="mooncake", path="builtin:mooncake-conversation")

@@ -15,7 +15,7 @@ _UNIT_NS = {
     "h": 3600 * NS_PER_S,
     "d": 86400 * NS_PER_S,
 }
-_PART = re.compile(r"(\d+(?:\.\d+)?|\.\d+)(ns|us|ms|s|m|h|d)")
+_PART = re.compile(r"([0-9]+(?:\.[0-9]+)?|\.[0-9]+)(ns|us|ms|s|m|h|d)")
 _WHOLE = re.compile(rf"(?:{_PART.pattern})+")
 
 
@@ -26,7 +26,7 @@ def parse_duration_ns(text: str) -> int:
     """
     compact = text.strip().replace(" ", "")
     if not _WHOLE.fullmatch(compact):
-        if re.fullmatch(r"[-+]?\d+(\.\d+)?", compact):
+        if re.fullmatch(r"[-+]?[0-9]+(\.[0-9]+)?", compact):
             msg = f'"{text}" has no unit; e.g. {compact.lstrip("+-")}s, {compact.lstrip("+-")}m'
         else:
             msg = f'"{text}" is no duration; e.g. 30s, 1h30m, 250ms'

@@ -13,7 +13,7 @@ import codecs
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
@@ -72,6 +72,7 @@ def read_talks(source: PromptSource, skipped: Counter[str]) -> Iterator[Talk]:
         for row in _rows(source, stream):
             try:
                 talks = _talks(source, row)
+                _refuse_half_characters(talks)
             except NoPromptError as error:
                 if source.kind == "sharegpt" and row.fault is None:
                     skipped[error.place] += 1
@@ -89,6 +90,14 @@ def read_talks(source: PromptSource, skipped: Counter[str]) -> Iterator[Talk]:
         reasons = ", ".join(f"{count} {reason}" for reason, count in skipped.items())
         msg = f"{source.path} holds no prompt{f' (skipped: {reasons})' if reasons else ''}"
         raise InputError(msg)
+
+
+def _refuse_half_characters(talks: Iterable[Talk]) -> None:
+    """Raise NoPromptError for a text that no UTF-8 can hold: JSON may escape one half of a surrogate pair."""
+    for talk in talks:
+        for text in (*talk.turns, talk.reply or ""):
+            if not text.isascii() and any("\ud800" <= character <= "\udfff" for character in text):
+                raise NoPromptError("text", "holds half a surrogate pair, which is no character")
 
 
 def _rows(source: PromptSource, stream: BinaryIO) -> Iterator[Row]:

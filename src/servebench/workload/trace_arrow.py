@@ -6,8 +6,9 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import csv as arrow_csv
 
+from servebench.core.units import NS_PER_S
 from servebench.workload.rows import MAX_TOKENS, Rows
-from servebench.workload.trace_csv import FARTHEST_S, Found, Layout, seconds_to_ns
+from servebench.workload.trace_layout import FARTHEST_S, Found, Layout, seconds_to_ns
 
 _BLOCK_BYTES = 8_000_000
 
@@ -50,6 +51,8 @@ def _rows(table: pa.Table, layout: Layout) -> Rows | None:
         return None
     if layout.dated:
         time_ns = table.column("time").cast(pa.int64()).to_numpy()
+        if not bool((np.abs(time_ns) <= FARTHEST_S * NS_PER_S).all()):
+            return None
     else:
         times_s = table.column("time").to_numpy()
         if not bool((np.abs(times_s) <= FARTHEST_S).all()):

@@ -16,47 +16,18 @@ import io
 import math
 import re
 from array import array
-from typing import BinaryIO, NamedTuple
+from typing import BinaryIO
 
 import numpy as np
 
 from servebench.core.errors import Fault, InputError, SpecError
 from servebench.core.units import NS_PER_S
-from servebench.workload.rows import MAX_FAULTS, MAX_TOKENS, Ints, Rows
+from servebench.workload.rows import MAX_FAULTS, MAX_TOKENS, Rows
+from servebench.workload.trace_layout import FARTHEST_S, Found, Layout, seconds_to_ns
 
 LARGE_BYTES = 4_000_000
-FARTHEST_S = 1e10
-"""Times in s beyond this, in the year 2286, are taken for another unit."""
-
-_MINUTE = re.compile(r"(\d{4})-(\d\d)-(\d\d)[ T](\d\d):(\d\d)")
-_SECONDS = re.compile(r"(\d\d)(?:\.(\d{1,9}))?(Z|[+-]\d\d:\d\d)?")
-
-
-class Layout(NamedTuple):
-    """The columns of a format; `dated`: times are dates, else seconds."""
-
-    time: str
-    input: str
-    output: str
-    session: str | None
-    dated: bool
-
-
-LAYOUTS: dict[str, Layout] = {
-    "azure": Layout("TIMESTAMP", "ContextTokens", "GeneratedTokens", None, dated=True),
-    "burstgpt": Layout("Timestamp", "Request tokens", "Response tokens", "Session ID", dated=False),
-    "csv": Layout("timestamp", "input_length", "output_length", "session_id", dated=False),
-}
-
-
-class Found(NamedTuple):
-    """Where the columns of a layout stand in a file; `names` are all of them."""
-
-    time: int
-    input: int
-    output: int
-    session: int | None
-    names: tuple[str, ...]
+_MINUTE = re.compile(r"(\d{4})-(\d\d)-(\d\d)[ T](\d\d):(\d\d)", re.ASCII)
+_SECONDS = re.compile(r"(\d\d)(?:\.(\d{1,9}))?(Z|[+-]\d\d:\d\d)?", re.ASCII)
 
 
 def read_csv(stream: BinaryIO, source: str, layout: Layout, large_bytes: int = LARGE_BYTES) -> Rows:
@@ -74,14 +45,6 @@ def read_csv(stream: BinaryIO, source: str, layout: Layout, large_bytes: int = L
         if rows is not None:
             return rows
     return _read_lines(body, source, layout, found)
-
-
-def seconds_to_ns(times_s: "np.typing.NDArray[np.float64]") -> Ints:
-    """Return times in ns after the earliest: the difference first, so that a large base costs no digits."""
-    if not len(times_s):
-        return np.empty(0, dtype=np.int64)
-    offset_ns: Ints = np.rint((times_s - times_s.min()) * NS_PER_S).astype(np.int64)
-    return offset_ns
 
 
 def _read_lines(body: bytes, source: str, layout: Layout, found: Found) -> Rows:
@@ -176,7 +139,12 @@ def _columns(head: str, source: str, layout: Layout) -> Found:
     written = head.rstrip("\r\n").split(",")
     names = [_plain(name).casefold() for name in written]
     wanted = (layout.time, layout.input, layout.output)
+    double = [name for name in wanted if names.count(name.casefold()) > 1]
+    if double:
+        raise SpecError(source, [Fault(place=name, message="stands twice in the header", line=1) for name in double])
     missing = [name for name in wanted if name.casefold() not in names]
+    if missing and (sign := _no_csv(head)) is not None:
+        raise SpecError(source, [Fault(place="header", message=sign, line=1)])
     if missing:
         message = f"column missing; the columns are {', '.join(repr(name) for name in written)}"
         raise SpecError(source, [Fault(place=name, message=message, line=1) for name in missing])
@@ -184,6 +152,22 @@ def _columns(head: str, source: str, layout: Layout) -> Found:
     session = layout.session.casefold() if layout.session is not None else None
     at = names.index(session) if session in names else None
     return Found(time, inputs, outputs, at, tuple(names))
+
+
+def _no_csv(head: str) -> str | None:
+    """Return why a first line without the columns is none of a CSV with commas, None where nothing tells."""
+    if head.startswith("PK\x03\x04"):
+        return "the file is a zip archive; unpack it, or pack it with gzip"
+    if head.startswith("\x1f\ufffd"):
+        return "the file is packed twice; unpack it once"
+    if "\0" in head:
+        return "the file is UTF-16 or no text; save it as UTF-8"
+    if "\r" in head.rstrip("\r\n"):
+        return "lines end in CR alone; LF or CRLF is wanted, e.g. tr '\\r' '\\n'"
+    for name, sign in (("tabs", "\t"), ("semicolons", ";")):
+        if sign in head and "," not in head:
+            return f"columns are separated by {name}; commas are wanted"
+    return None
 
 
 def _shown(text: str) -> str:
@@ -197,7 +181,7 @@ def _plain(field: str) -> str:
 
 
 def _seconds(text: str) -> float:
-    if "_" in text:  # a number for Python only
+    if "_" in text or not text.isascii():  # a number for Python only
         raise ValueError(text)
     seconds = float(text)
     if not (math.isfinite(seconds) and abs(seconds) <= FARTHEST_S):
@@ -212,7 +196,10 @@ def _minute_ns(text: str) -> int:
     year, month, day, hour, minute = (int(part) for part in match.groups())
     if not (1 <= month <= 12 and 1 <= day <= calendar.monthrange(year, month)[1] and hour < 24 and minute < 60):
         raise ValueError(text)
-    return calendar.timegm((year, month, day, hour, minute, 0)) * NS_PER_S
+    seconds = calendar.timegm((year, month, day, hour, minute, 0))
+    if abs(seconds) > FARTHEST_S:
+        raise ValueError(text)
+    return seconds * NS_PER_S
 
 
 def _seconds_ns(text: str) -> int:

@@ -190,6 +190,8 @@ def _decoded(line: bytes) -> dict[str, Any]:
         row = msgspec.json.decode(line)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise BadRowError("text", f"no JSON: {error}") from error
+    except RecursionError as error:
+        raise BadRowError("text", "nested too deeply") from error
     if not isinstance(row, dict):
         raise BadRowError("row", f"a JSON object is wanted, not {type(row).__name__}")
     return row

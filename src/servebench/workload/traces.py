@@ -7,8 +7,9 @@ from servebench.workload.builtin import data_path, open_data
 from servebench.workload.model import TraceKind, TraceSlice
 from servebench.workload.rows import Trace, in_order
 from servebench.workload.servegen import read_servegen
-from servebench.workload.trace_csv import LAYOUTS, read_csv
+from servebench.workload.trace_csv import read_csv
 from servebench.workload.trace_json import read_json_lines
+from servebench.workload.trace_layout import LAYOUTS
 
 WITH_SESSIONS: tuple[TraceKind, ...] = ("burstgpt", "csv", "qwen-bailian", "ragpulse")
 WITH_BLOCKS: tuple[TraceKind, ...] = ("mooncake", "qwen-bailian", "ragpulse")
@@ -55,8 +56,9 @@ def rows_of(trace: Trace, part: TraceSlice) -> slice:
 
 
 def left_out_of(trace: Trace, part: TraceSlice) -> int:
-    """Return how many rows without output lie in a slice of a trace."""
-    return int(np.count_nonzero((trace.left_out_ns >= part.start_ns) & (trace.left_out_ns < _end_ns(part))))
+    """Return how many rows without input or output lie in a slice of a trace; those before its first row count too."""
+    begun = (trace.left_out_ns >= part.start_ns) | (part.start_ns == 0)
+    return int(np.count_nonzero(begun & (trace.left_out_ns < _end_ns(part))))
 
 
 def whole_seconds_ns(trace: Trace, start_ns: int) -> int:

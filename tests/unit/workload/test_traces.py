@@ -9,7 +9,8 @@ from servebench.core.errors import InputError, SpecError
 from servebench.core.units import NS_PER_S
 from servebench.workload.model import TraceSlice
 from servebench.workload.rows import Trace, in_order
-from servebench.workload.trace_csv import LAYOUTS, read_csv
+from servebench.workload.trace_csv import read_csv
+from servebench.workload.trace_layout import LAYOUTS
 from servebench.workload.traces import left_out_of, read_trace, rows_of, whole_seconds_ns
 
 HEAD = b"TIMESTAMP,ContextTokens,GeneratedTokens\r\n"
