@@ -11,7 +11,7 @@ DEV := $(VENV)/.dev-installed
 CHROMIUM := $(shell command -v chromium 2>/dev/null)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo fmt lint type arch gen unit prop golden patched check integ browser browser-deps observe-deps test test-compose test-engines bench clean \
+.PHONY: help setup demo fmt lint type arch gen unit prop golden cases patched check integ browser browser-deps observe-deps test test-compose test-engines bench clean \
 	dist constraints
 
 help: ## list the targets
@@ -49,6 +49,9 @@ prop: $(DEV) ## property tests
 
 golden: $(DEV) ## captured streams of real servers and hard cases
 	$(PYTEST) -q tests/golden
+
+cases: $(DEV) ## the hard cases over real sockets, a line each
+	$(PYTEST) -q -s tests/integration/test_every_case.py
 
 patched: $(DEV) ## tests that import Locust, which patches the whole process, so they have one of their own
 	$(PYTEST) -q tests/patched
