@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 PYTEST := $(BIN)/python -m pytest
 SOURCES := src tests
-ROUNDS ?= 3
+ROUNDS ?= 2
 RUNTIME := $(VENV)/.runtime-installed
 DEV := $(VENV)/.dev-installed
 CHROMIUM := $(shell command -v chromium 2>/dev/null)
@@ -98,8 +98,9 @@ bench: $(DEV) ## print what the tool itself costs beside the floors, in some 12 
 	@uptime
 	$(BIN)/python -m tests.bench.bench_decode 0.2
 	$(BIN)/python -m tests.bench.bench_tls
-	$(BIN)/python -m tests.bench.bench_cases p256 p512 s512 stalls u32 fast --rounds $(ROUNDS)
-	$(BIN)/python -m tests.bench.bench_whole p256 p512 u256 o800 --rounds $(ROUNDS)
+	$(BIN)/python -m tests.bench.bench_cases p256 p512 u32 fast --rounds $(ROUNDS)
+	$(BIN)/python -m tests.bench.bench_whole p256 p512 u256 --rounds $(ROUNDS)
+	$(BIN)/python -m tests.bench.bench_whole s512 o800 --rounds 1
 	$(BIN)/python -m tests.bench.bench_dispatch --rounds $(ROUNDS)
 	$(PYTEST) -q -s tests/bench/bench_flush.py tests/bench/bench_sim.py
 	@uptime

@@ -2,8 +2,8 @@
 
     python docs/fill_readme.py runs/<run of the demo> [--cost FILE]
 
-The blocks stand between `<!-- BEGIN generated: NAME` and `<!-- END generated: NAME`. `--cost` is a file with what
-`make bench` printed, of which README keeps the rows as they are.
+The blocks stand between `<!-- BEGIN generated: NAME` and `<!-- END generated: NAME`. `--cost` is a file with the table
+that `python -m tests.bench.summary` makes of what `make bench` printed.
 """
 
 import argparse

@@ -219,16 +219,24 @@ def errors(run: Run, log: Path) -> dict[str, float]:
     found = {f"{name}_{q}": float(np.percentile(of, q)) for name, of in rows.items() for q in (50, 99)}
     found["alone_99"] = float(np.percentile(alone, 99)) if alone else float("nan")
     found["coalesced"] = float(np.mean(shared)) if shared else float("nan")
-    found["tokens_per_s"] = (
-        sum(one.ntok for one in served) * 1e9 / (max(one.t_done for one in served) - min(one.t_recv for one in served))
-    )
     return found
 
 
-def show(name: str, run: Run, off: dict[str, float], tokens: int) -> None:
+def tokens_per_s(log: Path) -> float:
+    """Return what the server streamed, from its first request to its last answer."""
+    sys.path.insert(0, str(FLOOR))
+    import truth
+
+    served = truth.read(str(log))
+    span_ns = max(one.t_done for one in served) - min(one.t_recv for one in served)
+    return float(sum(one.ntok for one in served) * 1e9 / span_ns)
+
+
+def show(name: str, run: Run, log: Path, tokens: int) -> None:
     """Print one row."""
+    off = errors(run, log)
     print(
-        f"{name:<16} {run.cpu_s * 1e6 / tokens:6.2f} us/token {off['tokens_per_s']:8,.0f} tok/s"
+        f"{name:<16} {run.cpu_s * 1e6 / tokens:6.2f} us/token {tokens_per_s(log):8,.0f} tok/s"
         f"   gap error {off['gap_50']:.1f} / {off['gap_99']:.1f} us, alone {off['alone_99']:.1f}"
         f"   coalesced {off['coalesced']:.3f}   ttft error {off['ttft_50']:.0f} / {off['ttft_99']:.0f} us, "
         f"until the server read {off['taken_50']:.0f} / {off['taken_99']:.0f}   "
@@ -267,7 +275,7 @@ def measure(case: Case, rounds: int, folder: Path, name: str = "") -> float:
                 process.terminate()
                 process.communicate()
             cost[label].append(run.cpu_s)
-            show(f"{name} {label}".strip(), run, errors(run, log), case.streams * case.tokens)
+            show(f"{name} {label}".strip(), run, log, case.streams * case.tokens)
     return float(np.median(cost["servebench"]) / np.median(cost["floor"]))
 
 

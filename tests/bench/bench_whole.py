@@ -26,7 +26,7 @@ from typing import NamedTuple, Protocol, TypeVar
 
 import numpy as np
 import pyarrow.parquet as pq
-from tests.bench.bench_transport import FLOOR, ROOT, Run, build, errors, free_port, serve, timed
+from tests.bench.bench_transport import FLOOR, ROOT, Run, build, errors, free_port, serve, timed, tokens_per_s
 from tests.bench.tree import Usage, run_tree
 
 T = TypeVar("T")
@@ -200,6 +200,7 @@ def measure(bench: Bench, name: str, rounds: int, peers: Mapping[str, Client] = 
     floors = {"floor-c": run_floor_c} | ({"floor-py": run_floor_py} if load.users is not None else {})
     clients: dict[str, Client] = {**floors, **peers, "servebench": run_servebench}
     costs: dict[str, list[Cost]] = {client: [] for client in clients}
+    rates: dict[str, list[float]] = {client: [] for client in clients}
     for _ in range(rounds):
         for client, run in clients.items():
             short, long = (
@@ -207,9 +208,15 @@ def measure(bench: Bench, name: str, rounds: int, peers: Mapping[str, Client] = 
                 for requests in (load.short, load.long)
             )
             costs[client].append(cost_of(load, short, long))
-            print(f"{name} {client:<11}{costs[client][-1].token_us:6.2f} us/token", end="", flush=True)
-            print(f"   {said(bench, long)}" if client == "servebench" else "", flush=True)
+            rates[client].append(tokens_per_s(bench.log))
+            rest = f"   {said(bench, long)}" if client == "servebench" else ""
+            row = f"{name} {client:<11}{costs[client][-1].token_us:6.2f} us/token {rates[client][-1]:8,.0f} tok/s{rest}"
+            print(row, flush=True)
     print(f"{name}: {summary(costs)}", flush=True)
+    if not load.itl_ms:
+        ours, *others = reversed([(client, float(np.median(found))) for client, found in rates.items()])
+        ratios = ", ".join(f"{ours[1] / rate:.2f} x {client}" for client, rate in reversed(others))
+        print(f"{name}: {ours[1]:,.0f} tok/s = {ratios}", flush=True)
 
 
 def said(bench: Bench, usage: Usage) -> str:
@@ -217,7 +224,7 @@ def said(bench: Bench, usage: Usage) -> str:
     run, own = as_run(newest_run(bench))
     off = errors(run, bench.log)
     return (
-        f"{off['tokens_per_s']:,.0f} tok/s   gap error {off['gap_50']:.1f} / {off['gap_99']:.1f} us, "
+        f"gap error {off['gap_50']:.1f} / {off['gap_99']:.1f} us, "
         f"alone {off['alone_99']:.1f}   ttft error {off['ttft_50']:.0f} / {off['ttft_99']:.0f} us, "
         f"until the server read {off['taken_50']:.0f} / {off['taken_99']:.0f}   "
         f"worker {usage.worker_pss_mib or float('nan'):.0f} MiB   "
