@@ -33,6 +33,7 @@ COMMANDS: dict[str, str] = {
     "cost": "servebench.cli.cost:cost",
     "merge": "servebench.cli.results:merge",
     "export": "servebench.cli.export:export",
+    "spans": "servebench.cli.spans:spans",
     "sim": "servebench.cli.simulate:sim",
     "master": "servebench.cli.nodes:master",
     "worker": "servebench.cli.nodes:worker",
