@@ -6,18 +6,22 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from gevent.threadpool import ThreadPool
 
+from servebench.core.errors import HarnessError
 from servebench.core.units import NS_PER_S
 from servebench.loadgen.master.roster import WorkerState
 from servebench.shards.conversations import write_conversations
 from servebench.shards.manifest import (
+    MANIFEST_NAME,
     LostRange,
     Manifest,
     MembersRecord,
     PhaseRecord,
     StepRecord,
     WorkerRecord,
-    write_manifest,
+    encode_manifest,
+    write_atomic,
 )
 from servebench.workload.model import Closed as ClosedLoad
 from servebench.workload.phase_names import CLOSED, CLOSED_WARMUP, MANUAL
@@ -34,6 +38,7 @@ class Runbook:
     ) -> None:
         self.folder = folder
         self._manifest, self._schedule, self._closed = manifest, schedule, closed
+        self._pool = ThreadPool(1)  # one thread: a manifest never overtakes an earlier one
         self._blocks: dict[str, list[tuple[int, int]]] = {}
         if schedule is not None:
             manifest.phases = planned_phases(schedule)
@@ -114,6 +119,7 @@ class Runbook:
         else:
             self._close_unplanned(stop_ns, workers)
         self._save()
+        self._pool.kill()
 
     def _close_unplanned(self, stop_ns: int | None, workers: Sequence[WorkerState]) -> None:
         """Write down a run without schedule: what was begun was planned."""
@@ -170,7 +176,23 @@ class Runbook:
         )
 
     def _save(self) -> None:
-        write_manifest(self.folder, self._manifest)
+        """Bring the manifest to disk; blocks the calling greenlet, and the hub only while it is encoded.
+
+        A disk may take 100 ms for it, and hundreds of workers wait for their leases. Raises HarnessError where it is
+        full.
+        """
+        failure = self._pool.apply(_write, (self.folder / MANIFEST_NAME, encode_manifest(self._manifest)))
+        if failure is not None:
+            raise failure
+
+
+def _write(path: Path, data: bytes) -> HarnessError | None:
+    """Run in the thread; errors are returned, since gevent prints what a pool thread raises."""
+    try:
+        write_atomic(path, data)
+    except HarnessError as error:
+        return error
+    return None
 
 
 def planned_phases(schedule: Schedule) -> list[PhaseRecord]:
