@@ -1,8 +1,8 @@
 """Every S, O, H and T case over a real socket, whole and in pieces, a printed line each (make cases).
 
 Times are those of expected answers (tests/golden/cases/times.json: the plan's delays) found in the server's own log:
-the write that a token is due with must have begun before its stamp, and the next write after it. Three servers take 20 s,
-most of it the delays of the plans.
+the write that a token is due with must have begun before its stamp, and the next write after it. Three servers take
+20 s, most of it the delays of the plans.
 """
 
 import json

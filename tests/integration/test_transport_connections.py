@@ -214,6 +214,15 @@ def test_an_answer_that_is_over_does_not_wait_for_a_message_that_never_ends(
     assert exchange.answer.end_ns < server.events("held")[0]["t_ns"]
 
 
+def test_an_answer_that_is_over_is_left_though_the_server_talks_on(tmp_path: Path, open_client: Opener) -> None:
+    chatter = [(chunk(b": still here\n\n"), "50 chatter")] * 200
+    made = write_case(tmp_path, [(HEAD, "0"), (token("all") + DONE, "20"), *chatter])
+    with replay([made], tmp_path) as server:
+        exchange = perform(open_client(server.url, keep_text=True))
+    assert (exchange.answer.outcome, exchange.answer.text) == (Outcome.OK, "all")
+    assert len([write for write in server.events("sent") if write["label"] == "chatter"]) < 200
+
+
 def test_cancelling_ends_what_is_in_flight_and_keeps_what_came(tmp_path: Path, open_client: Opener) -> None:
     made = write_case(tmp_path, [(HEAD, "0"), (token("part"), "0")], "@hold 30000")
     with replay([made], tmp_path) as server:

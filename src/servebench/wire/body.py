@@ -120,6 +120,8 @@ class Body:
                     return
                 self._take(piece)
                 self._account.bound()
+                if self._mode in {_TEXT, _UNKNOWN} and self._is_bomb(piece):
+                    return
         except zlib.error as error:
             if not self._account.closed:
                 self._fail("malformed_coding", str(error))
@@ -208,6 +210,17 @@ class Body:
             self._fail_as_no_stream(self._opening)
         elif event is None or account.add_pending(event):
             account.settle()
+
+    def _is_bomb(self, piece: bytes) -> bool:
+        """Return whether more came out of a coding than is looked at; of text the beginning is kept already."""
+        self._waiting += len(piece)
+        if self._waiting <= MAX_BODY_BYTES:
+            return False
+        if self._mode == _TEXT:
+            self._inflater = None
+        else:
+            self._fail("body_too_big", f"nothing began within {MAX_BODY_BYTES} bytes")
+        return True
 
     def _fail_as_no_stream(self, text: bytes) -> None:
         kind = excerpt(self._content_type, 100) or "no content type"

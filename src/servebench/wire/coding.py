@@ -6,7 +6,8 @@ from collections.abc import Iterator, Sequence
 PIECE_BYTES = 1 << 20
 """Most that comes out at once, so that a small body cannot fill the memory."""
 
-MAX_CODINGS = 3
+MAX_CODINGS = 2
+"""Each may blow a byte up to a thousand."""
 
 CODINGS = frozenset({b"gzip", b"x-gzip", b"deflate"})
 

@@ -11,6 +11,8 @@ from email.utils import parsedate_to_datetime
 import httptools
 
 MAX_HEAD_BYTES = 64 * 1024
+MAX_FRAMING_BYTES = 256 * 1024
+"""Most bytes of chunk extensions and trailers, reads without a byte of the body, that are taken for framing."""
 
 _KEPT = frozenset(
     {
@@ -39,6 +41,7 @@ class ResponseParser:
     __slots__ = (
         "_arriving",
         "_doubtful",
+        "_framing",
         "_keep_all",
         "_parser",
         "_parts",
@@ -67,6 +70,7 @@ class ResponseParser:
         self._arriving: dict[bytes, bytes] = {}
         self._received = 0
         self._doubtful = False
+        self._framing = 0
         self.head_done = False
         self.status: int | None = None
         self.headers: dict[bytes, bytes] = {}
@@ -97,6 +101,12 @@ class ResponseParser:
                 data = data[room:]
         if data and self.fault is None:
             self._parse(data)
+        if self._parts or self.complete:
+            self._framing = 0
+        elif self.head_done:
+            self._framing += len(data)
+            if self._framing > MAX_FRAMING_BYTES and self.fault is None:
+                self.fault = f"more than {MAX_FRAMING_BYTES} bytes of framing without a body"
         return self._parts
 
     def _parse(self, data: bytes) -> None:

@@ -90,6 +90,14 @@ class Timeline:
         return self._account.closed
 
     @property
+    def answer_done_ns(self) -> int | None:
+        """Stamp of the read that made it done, None before."""
+        account = self._account
+        if not account.closed:
+            return None
+        return account.terminal_ns if account.fault_ns is None else account.fault_ns
+
+    @property
     def message_done(self) -> bool:
         """Whether the HTTP message ended by its own framing."""
         return self._http.complete

@@ -24,9 +24,9 @@ def progress(
     sent: int | None = None,
     last_read: int | None = None,
     token_due: bool = True,
-    answer_done: bool = False,
+    done: int | None = None,
 ) -> Progress:
-    return Progress(connecting, sent, last_read, token_due, answer_done)
+    return Progress(connecting, sent, last_read, token_due, done)
 
 
 @pytest.mark.parametrize(
@@ -67,7 +67,7 @@ def test_a_passed_deadline_is_told_with_its_length_and_where_it_is_set(end: End,
 
 def test_an_answer_that_is_over_lingers_for_the_end_of_its_message() -> None:
     long = Timeouts(connect_ns=10**12, first_token_ns=10**12, idle_ns=10**12, total_ns=10**12)
-    stage = progress(sent=100, last_read=150, token_due=False, answer_done=True)
+    stage = progress(sent=100, last_read=190, token_due=False, done=150)
     assert next_deadline(stage, long) == (150 + LINGER_NS, End.COMPLETE)
 
 

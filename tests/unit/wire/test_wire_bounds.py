@@ -9,7 +9,8 @@ import pytest
 from servebench.core.outcomes import Outcome
 from servebench.core.records import Answer
 from servebench.wire.account import MAX_EVENTS, MAX_TEXT
-from servebench.wire.body import MAX_BODY_BYTES, MAX_EVENT_BYTES
+from servebench.wire.body import MAX_BODY_BYTES, MAX_EVENT_BYTES, Body
+from servebench.wire.coding import PIECE_BYTES
 from servebench.wire.endpoint import PayloadError
 from servebench.wire.endpoints import ENDPOINTS
 from servebench.wire.lenient import MAX_LENIENT_BYTES
@@ -62,6 +63,35 @@ def test_a_flood_of_tiny_events_ends_one_request_with_a_bounded_number_of_rows(c
     assert (said.outcome, said.error_class) == (Outcome.MALFORMED, "too_many_events")
     assert said.chunks is not None
     assert MAX_EVENTS < len(said.chunks) < MAX_EVENTS + 200_000
+
+
+@pytest.mark.parametrize(
+    ("head", "filling", "outcome", "error_class"),
+    [
+        (OK + b"Content-Type: text/html\r\n", b"<", Outcome.MALFORMED, "not_a_stream"),
+        (b"HTTP/1.1 500 No\r\n", b"x", Outcome.HTTP_ERROR, "http_500"),
+        (OK + b"Content-Type: text/plain\r\n", b" ", Outcome.MALFORMED, "body_too_big"),
+        (SSE, b"\n", Outcome.MALFORMED, "body_too_big"),
+        (SSE, b": \n", Outcome.MALFORMED, "event_too_big"),
+    ],
+)
+def test_of_a_bomb_in_a_bomb_no_more_comes_out_than_is_looked_at(
+    head: bytes, filling: bytes, outcome: Outcome, error_class: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    inflated = 0
+
+    def counting(self: Body, part: bytes) -> None:
+        nonlocal inflated
+        inflated += len(part)
+        take(self, part)
+
+    take = Body._take
+    monkeypatch.setattr(Body, "_take", counting)
+    bomb = gzip.compress(gzip.compress(filling * (64 << 20), 1))
+    assert len(bomb) < READ
+    said = answer("openai-chat", head + b"Content-Encoding: gzip, gzip\r\n", bomb)
+    assert (said.outcome, said.error_class) == (outcome, error_class)
+    assert inflated <= MAX_BODY_BYTES + PIECE_BYTES
 
 
 def test_a_text_beyond_the_bound_is_counted_and_not_kept() -> None:

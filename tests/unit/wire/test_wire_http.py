@@ -6,7 +6,7 @@ import zlib
 import pytest
 
 from servebench.wire.coding import PIECE_BYTES, Inflater
-from servebench.wire.http import MAX_HEAD_BYTES, ResponseParser
+from servebench.wire.http import MAX_FRAMING_BYTES, MAX_HEAD_BYTES, ResponseParser
 
 OK = b"HTTP/1.1 200 OK\r\n"
 
@@ -86,6 +86,16 @@ def test_a_head_without_end_is_a_fault() -> None:
         parser.feed(b"X-%d: %s\r\n" % (number, b"a" * 1000))
     assert parser.fault is not None
     assert str(MAX_HEAD_BYTES) in parser.fault
+
+
+@pytest.mark.parametrize("endless", [b"X-T: ", b"X-T: 1\r\n"], ids=["value", "trailers"])
+def test_trailers_without_end_are_a_fault(endless: bytes) -> None:
+    parser, body = parsed(OK + b"Transfer-Encoding: chunked\r\n\r\n2\r\nhi\r\n0\r\n" + endless)
+    for _ in range(MAX_FRAMING_BYTES // 10_000 + 1):
+        parser.feed(b"x" * 10_000 if endless.endswith(b" ") else endless * 1_250)
+    assert body == b"hi"
+    assert parser.fault is not None
+    assert str(MAX_FRAMING_BYTES) in parser.fault
 
 
 CODINGS = {

@@ -29,14 +29,14 @@ class Progress(NamedTuple):
     """How far a request has come; times in monotonic ns, None = did not happen.
 
     `connecting_ns`: when the attempt now under way began, None while a connection is up. `token_due`: a streamed answer
-    was asked for and its first token has not come. `answer_done`: nothing that follows can change the answer.
+    was asked for and its first token has not come. `done_ns`: when the answer was over, so that nothing can change it.
     """
 
     connecting_ns: int | None
     sent_ns: int | None
     last_read_ns: int | None
     token_due: bool
-    answer_done: bool
+    done_ns: int | None
 
 
 class Patience(NamedTuple):
@@ -69,7 +69,7 @@ def next_deadline(progress: Progress, timeouts: Timeouts, patience: Patience = E
     The idle deadline runs from the last read once the first token is there: before it, silence is the server thinking,
     which the first-token deadline bounds. NEVER where none runs.
     """
-    connecting, sent, last_read, token_due, answer_done = progress
+    connecting, sent, last_read, token_due, done = progress
     running: list[tuple[int, End]] = []
     if connecting is not None:
         running.append((connecting + timeouts.connect_ns, End.TIMEOUT_CONNECT))
@@ -81,6 +81,6 @@ def next_deadline(progress: Progress, timeouts: Timeouts, patience: Patience = E
             running.append((sent + timeouts.first_token_ns, End.TIMEOUT_FIRST_TOKEN))
         elif last_read is not None:
             running.append((last_read + timeouts.idle_ns, End.TIMEOUT_IDLE))
-    if answer_done and last_read is not None:
-        running.append((last_read + LINGER_NS, End.COMPLETE))
+    if done is not None:
+        running.append((done + LINGER_NS, End.COMPLETE))
     return min(running, default=(NEVER, End.TIMEOUT_TOTAL))

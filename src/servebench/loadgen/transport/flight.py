@@ -256,7 +256,7 @@ class Flight:
             sent_ns=self._link.sent_ns,
             last_read_ns=self._last_read_ns,
             token_due=self._lane.stream and timeline.first_token_ns is None,
-            answer_done=timeline.answer_done,
+            done_ns=timeline.answer_done_ns,
         )
         self.due_ns, end = next_deadline(progress, self._lane.timeouts, self._patience)
         self._lane.alarm.set(self.due_ns)
