@@ -79,6 +79,13 @@ class LiveView:
         for name in LATENCIES:
             self._second[name].merge(getattr(status, name))
 
+    def lost(self, worker_id: str) -> None:
+        """Forget what a worker has in flight and how it is; what it has sent stays counted."""
+        totals = self._totals.get(worker_id)
+        if totals is not None:
+            self._totals[worker_id] = msgspec.structs.replace(totals, sent=totals.sent + totals.inflight, inflight=0)
+            self._health.pop(worker_id, None)
+
     def healths(self) -> dict[str, Health]:
         """Return the newest health of each worker."""
         return dict(self._health)

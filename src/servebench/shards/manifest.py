@@ -42,6 +42,7 @@ class PhaseRecord(msgspec.Struct, kw_only=True):
 class WorkerRecord(msgspec.Struct, kw_only=True):
     """One worker incarnation; `begun` and `rows` are its own final count, None when it died before saying.
 
+    `state`: closed, lost, or unready where it was gone or not prepared when the run began, and so never had a share.
     `offset_ns` is what was added to its monotonic clock to get the master's when the run was armed, right within
     +- `clock_bound_ns`; 0 and 0 = it has the master's clock. `rows` counts what is on disk, so fewer than `begun` means
     that some were not flushed. Of a lost worker, `last_heard_ns` is when the master heard its last message (run clock)

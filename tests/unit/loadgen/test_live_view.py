@@ -147,3 +147,15 @@ def test_latencies_are_told_apart_by_the_phase_in_which_they_came_and_old_phases
     assert list(view.phases) == [f"p{number}" for number in range(3, MAX_PHASES + 3)]
     assert view.phases["p3"]["ttft"].quantile_ns(0.5) == pytest.approx(4_000_000, rel=0.005)
     assert len(view.whole["ttft"]) == MAX_PHASES + 3
+
+
+def test_nothing_of_a_lost_worker_is_in_flight_or_its_health_and_one_that_returns_counts_again() -> None:
+    view = LiveView()
+    view.take(status("a", Totals(dispatched=9, sent=4, inflight=5, outcomes={"ok": 4}), 1, Health(cpu_share=0.99)))
+    view.take(status("b", Totals(dispatched=3, sent=2, inflight=1, outcomes={"ok": 2}), 1, Health(cpu_share=0.2)))
+    view.lost("a")
+    line = view.tick(1.0)
+    assert (line["inflight"], line["sent"], line["answered"], line["client"]["cpu"]) == (1, 12, 6, 0.2)
+    view.take(status("a", Totals(dispatched=9, sent=8, inflight=1, outcomes={"ok": 8}), 1))
+    assert view.tick(2.0)["inflight"] == 2
+    view.lost("c")

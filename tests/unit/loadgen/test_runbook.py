@@ -4,7 +4,7 @@ from pathlib import Path
 
 from servebench.loadgen.master.roster import WorkerState
 from servebench.loadgen.master.runbook import Runbook, cut_phases
-from servebench.loadgen.messages import Closed, Health, Hello, Status, Totals
+from servebench.loadgen.messages import Closed, Health, Hello, Ready, Status, Totals
 from servebench.shards.manifest import Manifest, PhaseRecord, StepRecord, read_manifest
 from servebench.workload.model import Closed as ClosedLoad
 
@@ -56,7 +56,8 @@ def test_load_by_hand_counts_what_workers_began_and_names_the_blocks_of_a_dead_o
     book.leased("id-a", 0, 64)
     book.leased("id-b", 64, 64)
     alive = WorkerState(hello("a"), closed=Closed(run_id="r", worker_id="id-a", begun=10, rows=10))
-    dead = WorkerState(hello("b"), lost=True)
+    ready = Ready(run_id="r", worker_id="id-b", schedule_hash=None, offset_ns=0, clock_bound_ns=0)
+    dead = WorkerState(hello("b"), ready=ready, lost=True)
     dead.status = Status(
         run_id="r",
         worker_id="id-b",
@@ -81,3 +82,16 @@ def test_closed_load_that_is_stopped_while_it_drains_ends_where_its_duration_did
     assert [(phase.start_ns, phase.end_ns) for phase in read_manifest(tmp_path).phases] == [(0, 100)]
     book.close(stop_ns=70, cause="user", workers=[])
     assert [(phase.start_ns, phase.end_ns) for phase in read_manifest(tmp_path).phases] == [(0, 70)]
+
+
+def test_a_worker_that_never_was_ready_is_told_from_one_that_was_lost(tmp_path: Path) -> None:
+    book = Runbook(tmp_path, manifest(), None)
+    book.armed(0, 0)
+    ready = Ready(run_id="r", worker_id="id-b", schedule_hash=None, offset_ns=0, clock_bound_ns=0)
+    workers = [
+        WorkerState(hello("a"), ready=ready, closed=Closed(run_id="r", worker_id="id-a", begun=1, rows=1)),
+        WorkerState(hello("b"), ready=ready, lost=True),
+        WorkerState(hello("c"), lost=True),
+    ]
+    book.close(stop_ns=None, cause="finished", workers=workers)
+    assert [worker.state for worker in read_manifest(tmp_path).workers] == ["closed", "lost", "unready"]

@@ -83,6 +83,10 @@ class Chronicle:
                 self.pipe.event("gave_up", f"Stopping: {broken}.")
                 self.end(broken)
 
+    def lost(self, worker_id: str) -> None:
+        """Stop to count as in flight what nobody waits for any more."""
+        self.view.lost(worker_id)
+
     def note_phase(self, t_ns: int) -> None:
         """Tell when a new phase has begun."""
         phase = self.runbook.phase_at(t_ns)

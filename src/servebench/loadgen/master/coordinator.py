@@ -17,6 +17,7 @@ from servebench.loadgen.master.leases import LEASE_EVERY_S, send_leases
 from servebench.loadgen.master.orders import Order, StopOrder
 from servebench.loadgen.master.receiver import PartReceiver
 from servebench.loadgen.master.roster import Roster
+from servebench.loadgen.master.seq_blocks import SeqBlocks
 from servebench.loadgen.membership import Membership
 from servebench.loadgen.messages import (
     Alive,
@@ -29,7 +30,6 @@ from servebench.loadgen.messages import (
     NeedSeqs,
     PartPiece,
     Ready,
-    SeqBlock,
     Status,
     Step,
     Stop,
@@ -40,7 +40,6 @@ from servebench.loadgen.runclock import RunClock
 
 log = logging.getLogger(__name__)
 
-BLOCK_SEQS = 64
 PREPARE_LIMIT_S = 60.0
 ARM_AHEAD_NS = 300 * NS_PER_MS
 STOP_AHEAD_NS = 300 * NS_PER_MS
@@ -68,8 +67,8 @@ class Coordinator:
         self._table: Membership | None = None
         self._stop: StopOrder | None = None
         self._stop_ns: int | None = None
-        self._next_seq = 0
-        self._cancelled = self._told_used_up = False
+        self._seqs = SeqBlocks(self.run_id, order.total, self._roster, self._runbook)
+        self._cancelled = False
         self._offered_per_s = 0.0
         self._step = -1
         self._state = "preparing"
@@ -155,8 +154,8 @@ class Coordinator:
         self._send_arm(worker_id, clock)
         if self._step >= 0:
             self._roster.send(Step(run_id=self.run_id, index=self._step, rate_per_s=self._offered_per_s), [worker_id])
-        if self._used_up:
-            self._tell_used_up([worker_id])
+        if self._seqs.used_up:
+            self._seqs.tell_used_up([worker_id])
         table.heard(worker_id, clock.now_ns())
 
     def on_alive(self, message: Alive) -> None:
@@ -173,31 +172,7 @@ class Coordinator:
     def on_need(self, message: NeedSeqs) -> None:
         """Lease seqs to a worker of a run without schedule; none is ever given twice."""
         self._roster.heard(message.worker_id)
-        for _ in range(message.blocks):
-            count = self._block_size()
-            self._runbook.leased(message.worker_id, self._next_seq, count)
-            self._roster.send(SeqBlock(run_id=self.run_id, first=self._next_seq, count=count), [message.worker_id])
-            self._next_seq += count
-        if self._used_up and not self._told_used_up:
-            self._told_used_up = True
-            self._tell_used_up(self._roster.reachable())
-
-    @property
-    def _used_up(self) -> bool:
-        """Whether the last of a given number of requests is leased."""
-        return self._order.total is not None and self._next_seq >= self._order.total
-
-    def _tell_used_up(self, worker_ids: list[str]) -> None:
-        """Tell that there are no more seqs, also to workers without users, which never ask."""
-        self._roster.send(SeqBlock(run_id=self.run_id, first=self._next_seq, count=0), worker_ids)
-
-    def _block_size(self) -> int:
-        """Return how many seqs to lease: smaller blocks near the end, so that no worker sits on the last requests."""
-        total = self._order.total
-        if total is None:
-            return BLOCK_SEQS
-        left = total - self._next_seq
-        return min(left, BLOCK_SEQS, max(1, left // (2 * max(1, len(self._roster.live())))))
+        self._seqs.lease(message.worker_id, message.blocks)
 
     def on_closed(self, message: Closed) -> None:
         """Note that a worker's rows are all on disk."""
@@ -330,6 +305,7 @@ class Coordinator:
         if state.lost:
             return
         state.lost = True
+        self._chronicle.lost(worker_id)
         now_ns = self._clock.now_ns() if self._clock is not None else None
         text = f"worker {state.hello.worker} lost ({why})"
         if self._stop_ns is None:

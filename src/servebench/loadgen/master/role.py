@@ -6,8 +6,9 @@ import logging
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from functools import partial
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeVar
 
 import gevent
 from locust.exception import StopTest
@@ -60,6 +61,8 @@ from servebench.workload.schedule import Schedule
 
 log = logging.getLogger(__name__)
 
+RunMessage = TypeVar("RunMessage", Ready, Alive, Status, NeedSeqs, Leaving, Closed, WorkerFault, PartPiece)
+
 
 CLOSE_PATIENCE_S = 40.0
 REPORT_PATIENCE_S = 120.0
@@ -93,14 +96,28 @@ class MasterRole:
         channel = self._channel
         channel.on(Hello, self._on_hello)
         channel.on(ClockPing, self._on_ping)
-        channel.on(Ready, lambda m: self._of(m.run_id).on_ready(m))
-        channel.on(Alive, lambda m: self._of(m.run_id).on_alive(m))
-        channel.on(Status, lambda m: self._of(m.run_id).on_status(m))
-        channel.on(NeedSeqs, lambda m: self._of(m.run_id).on_need(m))
-        channel.on(Leaving, lambda m: self._of(m.run_id).on_leaving(m))
-        channel.on(Closed, lambda m: self._of(m.run_id).on_closed(m))
-        channel.on(WorkerFault, lambda m: self._of(m.run_id).on_fault(m))
-        channel.on(PartPiece, lambda m: self._of(m.run_id).on_piece(m))
+        self._hear(Ready, Coordinator.on_ready)
+        self._hear(Alive, Coordinator.on_alive)
+        self._hear(Status, Coordinator.on_status)
+        self._hear(NeedSeqs, Coordinator.on_need)
+        self._hear(Leaving, Coordinator.on_leaving)
+        self._hear(Closed, Coordinator.on_closed)
+        self._hear(WorkerFault, Coordinator.on_fault)
+        self._hear(PartPiece, Coordinator.on_piece)
+
+    def _hear(self, kind: type[RunMessage], handle: Callable[[Coordinator, RunMessage], None]) -> None:
+        """Hand messages of a run to it; one that cannot be handled ends that run, which may not be the current one."""
+
+        def handed(message: RunMessage) -> None:
+            run = self._of(message.run_id)
+            try:
+                handle(run, message)
+            except StrayMessageError:
+                raise
+            except Exception as error:  # noqa: BLE001 - top of a message handler: its run ends and says why
+                run.fail(error)
+
+        self._channel.on(kind, handed)
 
     def _of(self, run_id: str) -> Coordinator:
         run = self._runs.get(run_id)
@@ -345,7 +362,7 @@ class MasterRole:
         raise StopTest(str(error))
 
     def _fail(self, error: BaseException) -> None:
-        """End the run because a message handler failed."""
+        """End the current run because of a message that belongs to none."""
         if isinstance(error, StrayMessageError | GarbledMessageError):
             log.warning("message left out: %s", error)
             return

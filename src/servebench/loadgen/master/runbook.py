@@ -165,7 +165,7 @@ class Runbook:
             host=hello.host,
             pid=hello.pid,
             boot_id=hello.boot_id,
-            state="closed" if closed is not None else "lost",
+            state="closed" if closed is not None else "lost" if ready is not None else "unready",
             offset_ns=ready.offset_ns if ready is not None else 0,
             clock_bound_ns=ready.clock_bound_ns if ready is not None else 0,
             begun=closed.begun if closed is not None else None,
