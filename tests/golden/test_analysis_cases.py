@@ -18,7 +18,8 @@ from tests.builders import RunSpec, S, events, row, steady, write_part, write_ru
 from servebench.analysis.digest import Digest, examine
 from servebench.analysis.merge import merge, summary_json
 from servebench.analysis.render import as_text
-from servebench.analysis.tables import Table, TableRow, percentile_table, statistics_row
+from servebench.analysis.table_rows import TableRow, statistics_row
+from servebench.analysis.tables import Table, percentile_table
 from servebench.metrics import METRIC_BY_NAME
 from servebench.shards.manifest import PhaseRecord
 from servebench.shards.schema import REQUESTS_SCHEMA

@@ -29,7 +29,7 @@ BASE = {
 def keys(seqs: set[int]) -> RowKeys:
     ordered = np.array(sorted(seqs), np.int64)
     times = (ordered * 1_000_000_000).astype(np.float64)
-    return RowKeys(ordered, np.zeros(len(ordered), np.int64), times, ("load",) * len(ordered))
+    return RowKeys(ordered, np.zeros(len(ordered), np.int64), times, np.full(len(ordered), "load", object))
 
 
 def spread(lost: list[tuple[int, int]]) -> list[int]:

@@ -39,7 +39,7 @@ def test_a_lost_turn_is_named_as_the_one_of_the_worker_that_owned_its_conversati
     manifest = Manifest(engine="plan", planned=total, members=records, **BASE)  # type: ignore[arg-type] # fields by name
     rows = np.array(sorted(data.draw(st.sets(st.integers(0, total - 1)))), np.int64)
     intended = np.where(np.isin(rows, starts), due_ns[rows].astype(float), np.nan)
-    keys = RowKeys(rows, np.zeros(len(rows), np.int64), intended, ("load",) * len(rows))
+    keys = RowKeys(rows, np.zeros(len(rows), np.int64), intended, np.full(len(rows), "load", object))
     with TemporaryDirectory() as folder:
         write_conversations(Path(folder), starts)
         books = account(manifest, keys, read_conversations(Path(folder)))

@@ -16,6 +16,7 @@ from servebench.analysis.source import RunData
 from servebench.analysis.windows import Level, levels, rows_of
 from servebench.metrics.columns import BoolArray, IntArray
 from servebench.metrics.intervals import share_interval
+from servebench.shards.arrow import nulls_of
 
 MOST_REASONS = 12
 
@@ -141,7 +142,7 @@ def _level(run: RunData, level: Level, order: IntArray) -> AcceptedLevel:
 
 def _reasons(run: RunData) -> tuple[Reason, ...]:
     column = run.table["accept_reason"]
-    told = np.flatnonzero(run.measured & ~np.asarray(column.is_null().to_numpy(), dtype=bool))
+    told = np.flatnonzero(run.measured & ~nulls_of(column))
     texts = column.take(told).to_pylist()
     tally = Counter(zip(map(str, texts), (~run.columns.unchecked[told]).tolist(), strict=True))
     ordered = sorted(tally.items(), key=lambda item: (-item[1], item[0]))

@@ -6,6 +6,7 @@ from itertools import groupby
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from servebench.metrics.columns import FloatArray, IntArray
 from servebench.shards.manifest import LostRange, Manifest, MembersRecord
@@ -23,7 +24,7 @@ class RowKeys(NamedTuple):
     seq: IntArray
     attempt: IntArray
     intended_ns: FloatArray
-    phase: tuple[str, ...]
+    phase: npt.NDArray[np.object_]
 
 
 class _Blame(NamedTuple):
@@ -157,7 +158,9 @@ def _derived_all(manifest: Manifest, keys: RowKeys, missing: IntArray, conversat
     numbers = np.searchsorted(conversations, missing, side="right") - 1
     # Later turns have no planned time: only first ones say when something was due.
     first_turns = np.isin(keys.seq, conversations)
-    begun = RowKeys(keys.seq[first_turns], keys.attempt[first_turns], keys.intended_ns[first_turns], ())
+    begun = RowKeys(
+        keys.seq[first_turns], keys.attempt[first_turns], keys.intended_ns[first_turns], keys.phase[first_turns]
+    )
     turns = zip(missing.tolist(), conversations[numbers].tolist(), numbers.tolist(), strict=True)
     return [_derived(manifest, begun, _Turn(*turn)) for turn in turns]
 
@@ -223,7 +226,7 @@ def _by_phase(manifest: Manifest, keys: RowKeys, missing: IntArray) -> dict[str,
         places = np.minimum(np.searchsorted(ends, missing, side="right"), len(sizes) - 1)
         names = [manifest.phases[place].name for place in places]
     elif len(keys.seq):
-        names = [keys.phase[place] for place in np.maximum(np.searchsorted(keys.seq, missing) - 1, 0)]
+        names = [str(keys.phase[place]) for place in np.maximum(np.searchsorted(keys.seq, missing) - 1, 0)]
     else:
         names = [manifest.phases[0].name if manifest.phases else UNKNOWN] * len(missing)
     return {name: names.count(name) for name in dict.fromkeys(names)}

@@ -17,8 +17,10 @@ KEPT_EVENTS = 1_000_000
 """Runs with no more events than this keep them in memory (25 bytes each)."""
 CHUNK_COLUMNS: tuple[str, ...] = ("chunk_ns", "chunk_kind", "chunk_tokens", "chunk_choice")
 """What gaps are made of; decoding the others would take as long again."""
-
-
+MAY_BE_PLAIN: tuple[str, ...] = ("chunk_tokens", "chunk_choice")
+"""Of those, what most services leave at null or 0 throughout."""
+BLOCK_EVENTS = 100_000
+"""Events that are looked at together: columns of so many stay in a processor's cache."""
 BATCH_BYTES = 8_000_000
 """How much an executor reads at a time; some 2 million events."""
 T = TypeVar("T")
@@ -76,7 +78,8 @@ class PartWork(NamedTuple):
         """
         if self.kept is not None:
             return self.kept
-        loaded = self.axis.applied(load_part(self.part.path, self.run_id, (*CHUNK_COLUMNS, *ANCHORS)))
+        wanted = (*CHUNK_COLUMNS, *ANCHORS)
+        loaded = self.axis.applied(load_part(self.part.path, self.run_id, wanted, unless_plain=MAY_BE_PLAIN))
         if loaded.sha256 != self.part.sha256:
             msg = f"{self.part.path} changed while the run was read; read it again"
             raise ShardError(msg)

@@ -10,7 +10,16 @@ import pyarrow.compute as pc
 
 from servebench.core.errors import ShardError
 from servebench.core.outcomes import CHUNK_KINDS, ChunkKind, Outcome
-from servebench.metrics.columns import FAILED_OUTCOMES, ChunkColumns, EventFacts, FloatArray, IntArray, RequestColumns
+from servebench.metrics.columns import (
+    FAILED_OUTCOMES,
+    ChunkColumns,
+    EventFacts,
+    FloatArray,
+    IntArray,
+    RequestColumns,
+    same_for_all,
+)
+from servebench.shards.arrow import nulls_of, values_of
 
 _NUMBERS = (
     "intended_ns",
@@ -32,26 +41,43 @@ _OTHER = CHUNK_KINDS.index(ChunkKind.OTHER)
 
 def floats(table: pa.Table, name: str) -> FloatArray:
     """Return a numeric column as float64, null as NaN."""
-    return np.asarray(table[name].cast(pa.float64()).to_numpy(), dtype=np.float64)
+    return _floats(table[name])
+
+
+def _floats(column: "pa.Array[Any] | pa.ChunkedArray[Any]") -> FloatArray:
+    found = values_of(column.cast(pa.float64()))
+    return np.where(nulls_of(column), np.nan, found) if column.null_count else found
 
 
 def words(table: pa.Table, name: str) -> npt.NDArray[np.object_]:
     """Return any scalar column as Python strings, None where null."""
     column = table[name]
     if not pa.types.is_dictionary(column.type):
-        return np.asarray(column.cast(pa.utf8()).to_numpy(), dtype=object)
-    pieces = [_decoded(piece) for piece in column.chunks]  # one Python string per word and not per row
-    return np.concatenate([np.empty(0, object), *pieces])
+        found = np.empty(len(column), dtype=object)
+        found[:] = column.cast(pa.utf8()).to_pylist()
+        return found
+    codes, known = word_codes(table, name)
+    return np.array([*known, None], dtype=object)[codes]  # one Python string per word and not per row
 
 
-def _decoded(column: "pa.Array[Any]") -> npt.NDArray[np.object_]:
-    if not isinstance(column, pa.DictionaryArray):
-        msg = f"a dictionary column holds {column.type}"
-        raise TypeError(msg)
-    known = np.array([*column.dictionary.cast(pa.utf8()).to_pylist(), None], dtype=object)
-    codes = column.indices.fill_null(len(known) - 1)
-    found: npt.NDArray[np.object_] = known[codes.to_numpy(zero_copy_only=False)]
-    return found
+def word_codes(table: pa.Table, name: str) -> tuple[IntArray, tuple[str, ...]]:
+    """Return the code of each row's word, -1 where null, and the words; for a column of words."""
+    # Part by part, as Arrow cannot put dictionaries together that have more words than their codes can number.
+    places: dict[str, int] = {}
+    found = [np.empty(0, np.int64)]
+    for piece in table[name].chunks:
+        if not isinstance(piece, pa.DictionaryArray):
+            msg = f"a dictionary column holds {piece.type}"
+            raise TypeError(msg)
+        own = [places.setdefault(str(word), len(places)) for word in piece.dictionary.cast(pa.utf8()).to_pylist()]
+        found.append(np.array([*own, -1], np.int64)[_codes(piece)])
+    return np.concatenate(found), tuple(places)
+
+
+def _codes(piece: "pa.DictionaryArray[Any, Any]") -> npt.NDArray[Any]:
+    """Return the code of each word, one past the last where null."""
+    codes = values_of(piece.indices)
+    return np.where(nulls_of(piece.indices), len(piece.dictionary), codes) if piece.null_count else codes
 
 
 def flags(table: pa.Table, name: str) -> npt.NDArray[np.bool_]:
@@ -61,13 +87,14 @@ def flags(table: pa.Table, name: str) -> npt.NDArray[np.bool_]:
 
 def list_offsets(table: pa.Table, name: str) -> IntArray:
     """Return where each row's list starts and ends in the flattened column, shape (rows + 1,); null lists are empty."""
-    lengths = pc.fill_null(pc.list_value_length(table[name]), 0).to_numpy()
+    column = pc.list_value_length(table[name])
+    lengths = np.where(nulls_of(column), 0, values_of(column))
     return np.concatenate((np.zeros(1, np.int64), np.cumsum(lengths, dtype=np.int64)))
 
 
 def flat_floats(table: pa.Table, name: str) -> FloatArray:
     """Return the elements of a list column as float64, null elements as NaN."""
-    return np.asarray(pc.list_flatten(table[name]).cast(pa.float64()).to_numpy(), dtype=np.float64)
+    return _floats(pc.list_flatten(table[name]))
 
 
 def flat_ints(table: pa.Table, name: str, dtype: type[_Int]) -> npt.NDArray[_Int]:
@@ -76,7 +103,7 @@ def flat_ints(table: pa.Table, name: str, dtype: type[_Int]) -> npt.NDArray[_Int
     if flat.null_count:
         msg = f"column {name} has null elements"
         raise ShardError(msg)
-    return np.asarray(flat.to_numpy(), dtype=dtype)
+    return np.asarray(values_of(flat), dtype=dtype)
 
 
 def _kind_codes(table: pa.Table) -> npt.NDArray[np.int8]:
@@ -86,25 +113,25 @@ def _kind_codes(table: pa.Table) -> npt.NDArray[np.int8]:
     flat: Any = pc.list_flatten(table["chunk_kind"])
     for piece in flat.chunks:
         words_of = [known.get(str(word), _OTHER) for word in piece.dictionary.to_pylist()]
-        codes = piece.indices.fill_null(len(words_of)).to_numpy(zero_copy_only=False)
-        found.append(np.array([*words_of, _OTHER], np.int8)[codes])
+        found.append(np.array([*words_of, _OTHER], np.int8)[_codes(piece)])
     return np.concatenate(found)
 
 
 def chunk_columns(table: pa.Table) -> ChunkColumns:
-    """Return the events of all rows; a table without `chunk_read` has all events in read 0.
+    """Return the events of all rows.
 
+    Without `chunk_read` all are of read 0, without `chunk_choice` of choice 0, without `chunk_tokens` nobody counted.
     Raises ShardError where an event has no time, read or choice.
     """
     ns = flat_ints(table, "chunk_ns", np.int64).astype(np.float64)
-    has_reads = "chunk_read" in table.column_names
+    n, has = len(ns), set(table.column_names)
     return ChunkColumns(
         offsets=list_offsets(table, "chunk_ns"),
         ns=ns,
         kind=_kind_codes(table),
-        choice=flat_ints(table, "chunk_choice", np.int8),
-        read=flat_ints(table, "chunk_read", np.int32) if has_reads else np.zeros(len(ns), np.int32),
-        tokens=flat_floats(table, "chunk_tokens"),
+        choice=flat_ints(table, "chunk_choice", np.int8) if "chunk_choice" in has else same_for_all(np.int8(0), n),
+        read=flat_ints(table, "chunk_read", np.int32) if "chunk_read" in has else same_for_all(np.int32(0), n),
+        tokens=flat_floats(table, "chunk_tokens") if "chunk_tokens" in has else same_for_all(np.float64("nan"), n),
     )
 
 
@@ -119,6 +146,6 @@ def request_columns(table: pa.Table, facts: EventFacts) -> RequestColumns:
         output_tokens=output_tokens,
         ok=np.asarray(outcome == Outcome.OK.value, dtype=bool),
         failed=np.isin(outcome.astype(str), [word.value for word in FAILED_OUTCOMES]),
-        unchecked=np.isnan(numbers["accepted"]) & ~np.asarray(table["accept_reason"].is_null().to_numpy(), dtype=bool),
+        unchecked=np.isnan(numbers["accepted"]) & ~nulls_of(table["accept_reason"]),
         events=facts,
     )

@@ -1,14 +1,15 @@
 """Know how many requests of a run ended how, in all and per phase."""
 
-from collections import Counter
 from dataclasses import dataclass
 from math import nan
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from servebench.analysis.accounting import Accounting
-from servebench.analysis.columns import words
+from servebench.analysis.columns import word_codes
 from servebench.analysis.numbers import plain
 from servebench.analysis.rates import rate_over
 from servebench.analysis.source import RunData
@@ -18,6 +19,7 @@ from servebench.analysis.windows import phase_windows, sent_outside
 from servebench.core.outcomes import Outcome
 from servebench.metrics import Window
 from servebench.metrics.columns import BoolArray
+from servebench.shards.arrow import fixed_column, nulls_of, values_of
 
 
 class OutcomeCount(NamedTuple):
@@ -155,13 +157,19 @@ def count_measured(run: RunData, phases: tuple[PhaseCounts, ...]) -> Counts:
 
 def count_outcomes(run: RunData) -> tuple[OutcomeCount, ...]:
     """Return how measured rows ended, most frequent first, ok before all."""
-    classes, messages = words(run.table, "error_class"), words(run.table, "error_message")
-    kinds: Counter[tuple[str, str | None]] = Counter()
-    examples: dict[tuple[str, str | None], str] = {}
-    for index in np.flatnonzero(run.measured):
-        key = (str(run.outcome[index]), classes[index])
-        kinds[key] += 1
-        if messages[index] and key not in examples:
-            examples[key] = messages[index]
-    ordered = sorted(kinds.items(), key=lambda item: (item[0][0] != Outcome.OK.value, -item[1], str(item[0])))
-    return tuple(OutcomeCount(key[0], key[1], n, examples.get(key)) for key, n in ordered)
+    (outcome, outcomes), (kind, kinds) = (word_codes(run.table, name) for name in ("outcome", "error_class"))
+    key = outcome * (len(kinds) + 1) + kind + 1
+    found = []
+    for value, n in zip(*np.unique(key[run.measured], return_counts=True), strict=True):
+        word, place = divmod(int(value), len(kinds) + 1)
+        mine = run.table["error_message"].filter(fixed_column(run.measured & (key == value), pa.bool_()))
+        error_class = kinds[place - 1] if place else None
+        found.append(OutcomeCount(outcomes[word], error_class, int(n), _first_text(mine)))
+    return tuple(sorted(found, key=lambda item: (item.outcome != Outcome.OK.value, -item.n, str(item[:2]))))
+
+
+def _first_text(column: "pa.ChunkedArray[Any]") -> str | None:
+    """Return the first text that is not empty, None without."""
+    lengths = pc.binary_length(column)
+    told = np.flatnonzero(~nulls_of(lengths) & (values_of(lengths) > 0))
+    return str(column[int(told[0])].as_py()) if len(told) else None

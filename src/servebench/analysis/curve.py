@@ -1,5 +1,6 @@
 """Know throughput under load: for each load level what was offered, what was achieved, and the latency there."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -7,10 +8,10 @@ import numpy as np
 from servebench.analysis.numbers import plain
 from servebench.analysis.rates import rate_over
 from servebench.analysis.source import RunData
-from servebench.analysis.tables import TableRow, bounded, in_order, statistics_row
+from servebench.analysis.table_rows import TableRow, statistics_row
 from servebench.analysis.windows import Level, levels, rows_of
-from servebench.metrics import METRIC_BY_NAME, Metric, RequestColumns, Window
-from servebench.metrics.columns import BoolArray, IntArray
+from servebench.metrics import METRIC_BY_NAME, RequestColumns, Window, formulas
+from servebench.metrics.columns import FloatArray, IntArray
 
 CURVE_METRICS: tuple[str, ...] = ("ttft", "tpot", "e2e")
 CURVE_QUANTILES: tuple[str, ...] = ("p50", "p95", "p99")
@@ -57,12 +58,13 @@ class CurvePoint:
 def curve(run: RunData) -> tuple[CurvePoint, ...]:
     """Return one point per measured level that ran, in order of time."""
     order = np.argsort(run.columns.sent_ns, kind="stable")
-    return tuple(_point(run, level, order) for level in levels(run) if level.measured)
+    values = {name: formulas.REQUEST_FORMULAS[name](run.columns)[order] for name in CURVE_METRICS}
+    return tuple(_point(run, level, order, values) for level in levels(run) if level.measured)
 
 
-def _point(run: RunData, level: Level, order: IntArray) -> CurvePoint:
+def _point(run: RunData, level: Level, order: IntArray, values: Mapping[str, FloatArray]) -> CurvePoint:
     rows = rows_of(run, level)
-    clean = rows & ~run.spoiled
+    clean = (rows & ~run.spoiled)[order]
     return CurvePoint(
         level=level,
         rows=int(np.sum(rows)),
@@ -72,14 +74,11 @@ def _point(run: RunData, level: Level, order: IntArray) -> CurvePoint:
         achieved_per_s=rate_over("request_throughput", run, [level.window]),
         output_tokens_per_s=rate_over("output_token_throughput", run, [level.window]),
         in_flight_mean=in_flight_mean(run.columns, level.window),
-        latency={name: _latency(run, METRIC_BY_NAME[name], clean, order) for name in CURVE_METRICS},
+        latency={
+            name: statistics_row(METRIC_BY_NAME[name], (), found[clean & ~np.isnan(found)], bound=True)
+            for name, found in values.items()
+        },
     )
-
-
-def _latency(run: RunData, metric: Metric, rows: BoolArray, order: IntArray) -> TableRow:
-    values = in_order(run, metric, rows, order)
-    row = statistics_row(metric, (), values)
-    return bounded(row, metric, values) if row.n else row
 
 
 def in_flight_mean(c: RequestColumns, window: Window) -> float:

@@ -1,6 +1,5 @@
 """Know everything that is said about a run, computed once for merge, summary and report."""
 
-from collections import Counter
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +11,7 @@ import numpy as np
 from servebench.analysis.acceptance import Acceptance, acceptance
 from servebench.analysis.accounting import Accounting, RowKeys, account
 from servebench.analysis.cache_claim import CacheClaim, cache_claim
-from servebench.analysis.columns import words
+from servebench.analysis.columns import word_codes
 from servebench.analysis.counts import (
     Counts,
     OutcomeCount,
@@ -34,7 +33,6 @@ from servebench.analysis.tables import Table, in_order, percentile_table
 from servebench.analysis.token_counts import TokenCounts, token_counts
 from servebench.analysis.verdict import Facts, PhaseFacts, judge, lag_limit_ns
 from servebench.metrics import METRIC_BY_NAME, formulas
-from servebench.metrics.columns import take
 from servebench.shards.conversations import read_conversations
 from servebench.shards.manifest import Manifest
 
@@ -98,7 +96,7 @@ def examine(folder: Path, executor: Executor | None = None) -> Examined:
 
 def digest(run: RunData) -> Digest:
     """Return all that is said about a run; the same rows and manifest give the same digest."""
-    keys = RowKeys(run.seq, run.attempt, run.columns.intended_ns, tuple(map(str, run.phase)))
+    keys = RowKeys(run.seq, run.attempt, run.columns.intended_ns, run.phase)
     books = account(run.manifest, keys, read_conversations(run.folder))
     phases = count_phases(run, books)
     counts = count_measured(run, phases)
@@ -111,7 +109,7 @@ def digest(run: RunData) -> Digest:
         part_faults=run.faults,
         seals=check_seals(run.manifest, run.shards),
         ok=counts.ok,
-        impossible=formulas.impossible_spans(take(run.columns, run.measured)),
+        impossible=formulas.impossible_spans(run.columns, run.measured),
         objectives=overall(results),
         marks=(*findings.marks, *accepted.marks, *(claim.marks if claim is not None else ())),
         phases=tuple(_phase_facts(run, run.health, phase) for phase in phases if phase.measured),
@@ -125,8 +123,8 @@ def digest(run: RunData) -> Digest:
         curve=points,
         outcomes=count_outcomes(run),
         token_source=source,
-        coalesced=formulas.coalesced_share(take(run.columns, run.measured)).value,
-        held_back=held_back(take(run.columns, run.measured)),
+        coalesced=formulas.coalesced_share(run.columns, run.measured).value,
+        held_back=held_back(run.columns, run.measured),
     )
     return Digest(
         manifest=_completed(run, books, facts),
@@ -203,5 +201,6 @@ def _client(health: Health, phases: tuple[PhaseCounts, ...]) -> Client:
 
 def _most(run: RunData, name: str) -> str | None:
     """Return the most frequent word of a column, None where it is always null."""
-    found = Counter(word for word in words(run.table, name) if word is not None)
-    return min(found, key=lambda word: (-found[word], word)) if found else None
+    codes, known = word_codes(run.table, name)
+    found = dict(zip(known, np.bincount(codes[codes >= 0], minlength=len(known)).tolist(), strict=True))
+    return min(found, key=lambda word: (-found[word], word)) if any(found.values()) else None

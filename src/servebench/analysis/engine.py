@@ -10,8 +10,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from servebench.analysis.columns import floats, words
 from servebench.core.errors import ShardError
 from servebench.metrics.columns import FloatArray, Window
+from servebench.shards.arrow import empty_table, fixed_column, values_of
 from servebench.shards.engine_schema import ENGINE_SCHEMA
 from servebench.shards.reader import LoadedPart, iter_parts
 from servebench.telemetry.rules import DIALECTS
@@ -103,7 +105,7 @@ def read_telemetry(folder: Path, run_id: str) -> Telemetry:
 
 
 def _sources(folder: Path, run_id: str) -> tuple[Source, ...]:
-    pieces = [ENGINE_SCHEMA.empty_table().select(list(_COLUMNS))]
+    pieces = [empty_table(ENGINE_SCHEMA).select(list(_COLUMNS))]
     dialects: dict[str, str | None] = {}
     try:
         for part in iter_parts(folder, run_id, _COLUMNS, ENGINE_SCHEMA):
@@ -122,10 +124,10 @@ def _dialects(table: pa.Table) -> dict[str, str | None]:
 
 
 def _source(address: str, dialect: str | None, table: pa.Table) -> Source:
-    mine = table.filter(pc.equal(table["source"].cast(pa.utf8()), pa.scalar(address)))
-    series = np.asarray(mine["series"].cast(pa.utf8()).to_numpy(), dtype=object)
-    t_ns = mine["t_ns"].to_numpy().astype(np.float64)
-    values = mine["value"].to_numpy()
+    mine = table.filter(fixed_column(np.equal(words(table, "source"), address), pa.bool_()))
+    series = words(mine, "series")
+    t_ns = values_of(mine["t_ns"]).astype(np.float64)
+    values = floats(mine, "value")
     order = np.argsort(t_ns, kind="stable")
     tracks = {}
     for name in sorted(set(series.tolist())):

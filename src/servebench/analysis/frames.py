@@ -10,7 +10,8 @@ from servebench.analysis.chunks import PartPlace
 from servebench.analysis.columns import chunk_columns, flat_floats, words
 from servebench.analysis.curve import CurvePoint
 from servebench.analysis.source import RunData
-from servebench.analysis.tables import STATISTICS, Table
+from servebench.analysis.table_rows import STATISTICS
+from servebench.analysis.tables import Table
 from servebench.core.outcomes import CHUNK_KINDS
 from servebench.metrics import METRIC_BY_NAME, Metric
 from servebench.metrics.formulas import REQUEST_FORMULAS

@@ -1,14 +1,15 @@
 """Know exact statistics of chunk gaps for groups of rows, in two passes over the parts."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
-from servebench.analysis.chunks import PartWork, by_size, works
+from servebench.analysis.chunks import BLOCK_EVENTS, PartWork, by_size, works
 from servebench.analysis.source import RunData
-from servebench.metrics.columns import BoolArray, ChunkColumns, FloatArray, IntArray
+from servebench.metrics.columns import BoolArray, ChunkColumns, FloatArray, IntArray, row_blocks
 from servebench.metrics.events import Gaps, chunk_gaps
 from servebench.metrics.exact import Finder, Tally
 from servebench.metrics.intervals import levels_for, long_run_variance, needed_effective, rank_shares
@@ -16,6 +17,7 @@ from servebench.metrics.intervals import levels_for, long_run_variance, needed_e
 MOST_GROUPS = 64
 """Groups that one pass serves; a tally takes 1.4 MB."""
 _LEVELS = np.array(levels_for(0.95))
+Counts = npt.NDArray[np.int32]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,11 +39,11 @@ class GapStatistics:
 
 
 class Clusters(NamedTuple):
-    """Gaps per request that has some: its row, how many, how many at or below each level, shape (levels, requests)."""
+    """Gaps per request that has some: its row, how many, how many at or below each level, shape (requests, levels)."""
 
     row: IntArray
-    gaps: FloatArray
-    below: FloatArray
+    gaps: Counts
+    below: Counts
 
 
 class Seen(NamedTuple):
@@ -62,22 +64,54 @@ def gap_statistics(
 
     Raises ShardError where a part changed since the run was read.
     """
+    twins = first_alike(groups)
+    distinct = [group for place, group in enumerate(groups) if twins[place] == place]
     found: list[GapStatistics] = []
-    for start in range(0, len(groups), MOST_GROUPS):
-        some = groups[start : start + MOST_GROUPS]
+    for start in range(0, len(distinct), MOST_GROUPS):
+        some = distinct[start : start + MOST_GROUPS]
         known = phase_tallies(run, some) if formula is chunk_gaps else None
         tallies = known if known is not None else _tallied(run, some, formula)
         found += _exact(run, some, tallies, (quantiles, formula))
-    return found
+    by_place = dict(zip(dict.fromkeys(twins), found, strict=True))
+    return [by_place[twin] for twin in twins]
+
+
+def first_alike(masks: Sequence[BoolArray]) -> list[int]:
+    """Return for each mask the place of the first one that is equal to it."""
+    seen: dict[bytes, int] = {}
+    return [seen.setdefault(np.packbits(mask).tobytes(), place) for place, mask in enumerate(masks)]
+
+
+class _Block(NamedTuple):
+    """Gaps of some neighbouring requests of a part: which rows of the run these are, and which belong to each group."""
+
+    place: IntArray
+    gaps: Gaps
+    groups: list[BoolArray]
+
+    def of(self, group: BoolArray) -> Gaps:
+        """Return the gaps of one group."""
+        if group.all():
+            return self.gaps
+        mine = group[self.gaps.request]
+        return Gaps(self.gaps.ns[mine], self.gaps.request[mine], self.gaps.at_ns[mine])
+
+
+def _blocks(parts: Sequence[PartWork], formula: GapFormula) -> Iterator[_Block]:
+    for part in parts:
+        chunks = part.chunks()
+        for first, last in row_blocks(chunks.offsets, BLOCK_EVENTS):
+            rows = slice(first, last)
+            gaps = formula(chunks.rows(first, last), part.ok[rows])
+            yield _Block(part.part.place[rows], gaps, [group[rows] for group in part.groups])
 
 
 def tally_parts(parts: Sequence[PartWork], formula: GapFormula) -> list[Tally]:
     """Return the first count of the gaps of each group over some parts."""
     tallies = [Tally() for _ in parts[0].groups] if parts else []
-    for part in parts:
-        gaps = formula(part.chunks(), part.ok)
-        for tally, group in zip(tallies, part.groups, strict=True):
-            tally.add(gaps.ns[group[gaps.request]])
+    for block in _blocks(parts, formula):
+        for tally, group in zip(tallies, block.groups, strict=True):
+            tally.add(block.of(group).ns)
     return tallies
 
 
@@ -87,34 +121,41 @@ def find_in_parts(
     """Return the second count of the gaps of each group over some parts."""
     found = [Seen(Finder(tally, quantiles), []) for tally in tallies]
     cuts = [tally.about(_LEVELS) for tally in tallies]
-    for part in parts:
-        gaps = formula(part.chunks(), part.ok)
-        for seen, group, cut in zip(found, part.groups, cuts, strict=True):
-            mine = group[gaps.request]
-            seen.finder.add(gaps.ns[mine])
-            seen.clusters.append(_clusters(part, gaps.ns[mine], gaps.request[mine], cut))
-    return found
+    for block in _blocks(parts, formula):
+        for seen, group, cut in zip(found, block.groups, cuts, strict=True):
+            mine = block.of(group)
+            seen.finder.add(mine.ns)
+            seen.clusters.append(clusters(block.place, mine, cut))
+    return [Seen(seen.finder, _joined(seen.clusters)) for seen in found]
 
 
-def _clusters(part: PartWork, ns: FloatArray, request: IntArray, cuts: FloatArray) -> Clusters:
-    n = len(part.ok)
-    counts = np.bincount(request, minlength=n).astype(np.float64)
-    filled = np.flatnonzero(counts)
-    below = [np.bincount(request, ns <= cut, minlength=n).astype(np.float64)[filled] for cut in cuts]
-    return Clusters(part.part.place[filled], counts[filled], np.array(below))
+def clusters(place: IntArray, gaps: Gaps, cuts: FloatArray) -> Clusters:
+    """Return the gaps per request, where request i is row place[i] of the run; `cuts` are the levels, ascending."""
+    above = np.zeros(len(gaps.ns), np.int64)
+    for cut in cuts:
+        above += gaps.ns > cut
+    size = len(cuts) + 1
+    cells = np.bincount(gaps.request * size + above, minlength=len(place) * size)
+    below = np.cumsum(cells.reshape(-1, size), axis=1, dtype=np.int32)
+    filled = np.flatnonzero(below[:, -1])
+    return Clusters(place[filled], below[filled, -1], below[filled, :-1])
 
 
-def effective_gaps(sent_ns: FloatArray, clusters: Sequence[Clusters]) -> float:
+def _joined(found: Sequence[Clusters]) -> list[Clusters]:
+    return [Clusters(*(np.concatenate(column) for column in zip(*found, strict=True)))] if found else []
+
+
+def effective_gaps(sent_ns: FloatArray, found: Sequence[Clusters]) -> float:
     """Return how many independent gaps the gaps of some requests are worth, whose sending times are `sent_ns`."""
-    row, counts = (np.concatenate([getattr(c, name) for c in clusters]) for name in ("row", "gaps"))
-    below = np.concatenate([c.below for c in clusters], axis=1)
+    row, counts, below = (np.concatenate(column) for column in zip(*found, strict=True))
     order = np.lexsort((row, sent_ns[row]))
+    counts, below = counts[order], below[order]
     total = float(counts.sum())
     vif = 1.0
-    for level in below[:, order]:
+    for level in below.T:
         share = float(level.sum()) / total
         if 0 < share < 1:
-            spread = len(level) * long_run_variance(level - share * counts[order])
+            spread = len(level) * long_run_variance(level - share * counts)
             vif = max(vif, spread / (total * share * (1 - share)))
     return total / vif
 
@@ -143,16 +184,16 @@ def _exact(
     batches, executor = _batches(run, groups), run.chunks.executor
     mapped, count = executor.map if executor is not None else map, len(batches)
     total = [Finder(tally, quantiles) for tally in tallies]
-    clusters: list[list[Clusters]] = [[] for _ in tallies]
+    kept: list[list[Clusters]] = [[] for _ in tallies]
     for pieces in mapped(find_in_parts, batches, [formula] * count, [tallies] * count, [quantiles] * count):
-        for finder, kept, seen in zip(total, clusters, pieces, strict=True):
+        for finder, mine, seen in zip(total, kept, pieces, strict=True):
             finder.merge(seen.finder)
-            kept.extend(seen.clusters)
-    return [_statistics(run, tally, finder, kept) for tally, finder, kept in zip(tallies, total, clusters, strict=True)]
+            mine.extend(seen.clusters)
+    return [_statistics(run, *found) for found in zip(tallies, total, kept, strict=True)]
 
 
-def _statistics(run: RunData, tally: Tally, finder: Finder, clusters: Sequence[Clusters]) -> GapStatistics:
-    n_eff = effective_gaps(run.columns.sent_ns, clusters) if tally.n else 0.0
+def _statistics(run: RunData, tally: Tally, finder: Finder, found: Sequence[Clusters]) -> GapStatistics:
+    n_eff = effective_gaps(run.columns.sent_ns, found) if tally.n else 0.0
     shares = rank_shares(n_eff, 0.95) if n_eff >= needed_effective(0.95) else None
     lo, hi = (None, None) if shares is None else map(float, tally.about(np.array(shares)))
     return GapStatistics(

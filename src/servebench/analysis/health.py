@@ -11,6 +11,7 @@ from servebench.analysis.columns import flags, floats, words
 from servebench.analysis.time_axis import TimeAxis
 from servebench.core.errors import ShardError
 from servebench.metrics.columns import BoolArray, FloatArray, Window
+from servebench.shards.arrow import empty_table
 from servebench.shards.health_schema import HEALTH_SCHEMA
 from servebench.shards.reader import read_parts
 
@@ -33,9 +34,9 @@ def read_health(folder: Path, run_id: str, axis: TimeAxis | None = None) -> Heal
     try:
         parts = read_parts(folder / "health", run_id, schema=HEALTH_SCHEMA).parts
         tables = [(axis or TimeAxis()).applied(part, ("t_ns",), ("t_ns",)).table for part in parts]
-        table = pa.concat_tables([HEALTH_SCHEMA.empty_table(), *tables])
+        table = pa.concat_tables([empty_table(HEALTH_SCHEMA), *tables])
     except ShardError:
-        table = HEALTH_SCHEMA.empty_table()
+        table = empty_table(HEALTH_SCHEMA)
     # Arrow does not sort by a dictionary column.
     plain = table.set_column(table.schema.get_field_index("worker"), "worker", table["worker"].cast(pa.utf8()))
     table = plain.sort_by([("t_ns", "ascending"), ("worker", "ascending")])

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from servebench.metrics.columns import RequestColumns
+from servebench.metrics.columns import BoolArray, RequestColumns
 
 DELAY_NS = (35e6, 60e6)
 """How long after the head the first token then comes: Linux delays an acknowledgement by 40 ms at least."""
@@ -27,10 +27,10 @@ class HeldBack:
     wait_ms: float
 
 
-def held_back(c: RequestColumns) -> HeldBack | None:
-    """Return the mark where at least half of the ok answers bear it, None elsewhere and below 10 answers."""
+def held_back(c: RequestColumns, rows: BoolArray) -> HeldBack | None:
+    """Return the mark where half of the ok answers of a mask bear it; None elsewhere and below 10 answers."""
     wait = c.events.first_token_ns - c.headers_ns
-    known = c.ok & ~np.isnan(wait)
+    known = c.ok & rows & ~np.isnan(wait)
     together, events = c.events.coalesced, c.events.token_events
     marked = known & (wait >= DELAY_NS[0]) & (wait <= DELAY_NS[1])
     marked &= (together >= 2) & (events >= _REST_ALONE * together)

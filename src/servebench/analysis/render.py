@@ -8,7 +8,8 @@ from collections.abc import Iterable, Mapping, Sequence
 import msgspec
 
 from servebench.analysis.numbers import UNDEFINED, count, significant
-from servebench.analysis.tables import STATISTICS, Table, TableRow
+from servebench.analysis.table_rows import STATISTICS, TableRow
+from servebench.analysis.tables import Table
 from servebench.metrics import METRIC_BY_NAME
 
 SHOWN: tuple[str, ...] = ("mean", "p50", "p95", "p99", "p999", "max")

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from servebench.analysis.chunks import KEPT_EVENTS, ChunkSource, PartPlace, by_size
+from servebench.analysis.chunks import BLOCK_EVENTS, KEPT_EVENTS, MAY_BE_PLAIN, ChunkSource, PartPlace, by_size
 from servebench.analysis.columns import chunk_columns, flags, floats, request_columns, words
 from servebench.analysis.flow import FlowBuilder, TokenFlow, edges_of
 from servebench.analysis.health import Health, read_health, spoiled_rows
@@ -23,10 +23,11 @@ from servebench.analysis.seals import faults_beside
 from servebench.analysis.time_axis import TimeAxis
 from servebench.core.errors import ShardError
 from servebench.metrics import ChunkColumns, RequestColumns
-from servebench.metrics.columns import BoolArray, FloatArray, IntArray, join, take
-from servebench.metrics.events import Gaps, event_tokens, facts_of, token_gaps
+from servebench.metrics.columns import BoolArray, EventFacts, FloatArray, IntArray, join, join_facts, row_blocks, take
+from servebench.metrics.events import NO_GAP, Stretches, facts_of, token_events
 from servebench.metrics.exact import Tally
 from servebench.metrics.formulas import REQUEST_FORMULAS, within
+from servebench.shards.arrow import empty_table, fixed_column, values_of
 from servebench.shards.manifest import Manifest, Shard, read_manifest
 from servebench.shards.reader import LoadedPart, load_part, part_paths, size_of
 from servebench.shards.schema import REQUESTS_SCHEMA
@@ -101,7 +102,7 @@ def read_batch(paths: Sequence[Path], frame: Frame) -> "Reading":
     reading = Reading(health=frame.health, axis=frame.axis, flow=FlowBuilder(frame.edges_ns))
     for path in paths:
         try:
-            reading.add(load_part(path, frame.run_id, READ_COLUMNS))
+            reading.add(load_part(path, frame.run_id, READ_COLUMNS, unless_plain=MAY_BE_PLAIN))
         except ShardError as error:
             reading.faults.append(f"{PARTS}/{path.name} {error}")
     return reading
@@ -127,13 +128,19 @@ class Reading:
         """Take a part."""
         part = self.axis.applied(part)
         chunks = chunk_columns(part.table)
-        each, gaps = event_tokens(chunks, floats(part.table, "output_tokens")), token_gaps(chunks)
-        columns = request_columns(part.table, facts_of(chunks, each, gaps))
+        columns = request_columns(part.table, EventFacts.none_for(0))
         spoiled = spoiled_rows(self.health, words(part.table, "worker"), columns.sent_ns)
-        counted = (columns.ok & ~spoiled)[gaps.request]
-        clean = Gaps(gaps.ns[counted], gaps.request[counted], gaps.at_ns[counted])
-        self.flow.add(columns, chunks, each, clean)
-        self._tally(clean, words(part.table, "phase"))
+        phase = words(part.table, "phase")
+        facts = []
+        for first, last in row_blocks(chunks.offsets, BLOCK_EVENTS):
+            block, rows = chunks.rows(first, last), slice(first, last)
+            tokens = token_events(block, columns.output_tokens[rows])
+            clean = columns.ok[rows] & ~spoiled[rows]
+            self.flow.add(tokens, clean)
+            self._tally(tokens.by_choice, clean, phase[rows])
+            facts.append(facts_of(block, tokens))
+        columns = replace(columns, events=join_facts(facts))
+        self.flow.add_whole(columns)
         self.tables.append(part.table.select(list(SCALARS)))
         self.columns.append(columns)
         self.spoiled.append(spoiled)
@@ -144,9 +151,12 @@ class Reading:
             names = ", ".join(part.info.unknown)
             self.faults.append(f"{PARTS}/{part.info.path.name} has columns that this version does not know: {names}")
 
-    def _tally(self, gaps: Gaps, phase: npt.NDArray[np.object_]) -> None:
+    def _tally(self, events: Stretches, clean: BoolArray, phase: npt.NDArray[np.object_]) -> None:
+        sizes = np.diff(events.offsets)
         for name in set(phase.tolist()):
-            self.gaps.setdefault(str(name), Tally()).add(gaps.ns[np.equal(phase, name)[gaps.request]])
+            rows = clean & np.equal(phase, name)
+            gaps = events.gap_ns if rows.all() else events.gap_ns[np.repeat(rows, sizes)]
+            self.gaps.setdefault(str(name), Tally()).add(gaps[gaps > NO_GAP])
 
     def merge(self, other: "Reading") -> None:
         """Take what was read of the parts that follow."""
@@ -163,15 +173,15 @@ class Reading:
 
 
 def _assembled(folder: Path, manifest: Manifest, reading: Reading, executor: Executor | None) -> RunData:
-    empty = pa.schema([REQUESTS_SCHEMA.field(name) for name in SCALARS]).empty_table()
+    empty = empty_table(pa.schema([REQUESTS_SCHEMA.field(name) for name in SCALARS]))
     sizes = [part.num_rows for part in reading.tables]
     table = pa.concat_tables([empty, *reading.tables])
     reading.tables.clear()  # a large run has no room for all of it twice
-    seq, attempt = table["seq"].to_numpy(), table["attempt"].to_numpy()
+    seq, attempt = values_of(table["seq"]), values_of(table["attempt"])
     order = np.lexsort((attempt, seq))
     place = np.empty(len(order), np.int64)
     place[order] = np.arange(len(order))
-    table, seq, attempt = table.take(order).combine_chunks(), seq[order], attempt[order]
+    table, seq, attempt = table.take(fixed_column(order, pa.int64())).combine_chunks(), seq[order], attempt[order]
     joined = join(reading.columns)
     reading.columns.clear()
     columns = replace(take(joined, order), replaced=_replaced(seq, attempt))

@@ -1,6 +1,8 @@
 """Know the percentile table: one row for each metric and group of requests, null where samples are too few."""
 
+import os
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from itertools import product
 from typing import NamedTuple
@@ -10,19 +12,18 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from servebench.analysis.columns import words
-from servebench.analysis.gaps import GapStatistics, gap_statistics
+from servebench.analysis.gaps import first_alike, gap_statistics
 from servebench.analysis.numbers import plain
 from servebench.analysis.rates import rate_over
 from servebench.analysis.source import RunData
+from servebench.analysis.table_rows import INTERVALS, QUANTILES, STATISTICS, TableRow, gap_row, statistics_row
 from servebench.analysis.token_counts import nothing_counted
 from servebench.analysis.windows import phase_windows
 from servebench.core.errors import InputError
-from servebench.metrics import METRICS, Metric, Window, enough, formulas, percentile
-from servebench.metrics.columns import BoolArray, FloatArray, IntArray, take
-from servebench.metrics.intervals import quantile_interval
+from servebench.metrics import METRICS, Metric, Window, formulas
+from servebench.metrics.columns import BoolArray, FloatArray, IntArray
 from servebench.shards.schema import REQUESTS_SCHEMA
 
-QUANTILES: tuple[tuple[str, float], ...] = (("p50", 0.5), ("p90", 0.9), ("p95", 0.95), ("p99", 0.99), ("p999", 0.999))
 _OF_OUTPUT_TOKENS = frozenset({"output_token_throughput", "total_token_throughput"})
 POOLED = "all"
 """Name of the group that holds every measured row."""
@@ -30,37 +31,6 @@ POOLED = "all"
 GROUPABLE: tuple[str, ...] = tuple(
     field.name for field in REQUESTS_SCHEMA if not pa.types.is_list(field.type) and not field.name.endswith("_ns")
 )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TableRow:
-    """One metric of one group, in display units; None = undefined or too few samples.
-
-    `group` holds the value of each column of the table's `by`. A rate or share has its value in `mean` only. `p95_lo`
-    and `p95_hi` bound p95 with 95 %, None where `n_eff`, the number of independent requests that n are worth, is too
-    small for it; all three are None for request metrics that are not in INTERVALS.
-    """
-
-    metric: str
-    unit: str
-    group: tuple[str, ...]
-    n: int
-    p50: float | None = None
-    p90: float | None = None
-    p95: float | None = None
-    p99: float | None = None
-    p999: float | None = None
-    mean: float | None = None
-    min: float | None = None
-    max: float | None = None
-    p95_lo: float | None = None
-    p95_hi: float | None = None
-    n_eff: float | None = None
-
-
-INTERVALS: frozenset[str] = frozenset({"ttft", "ttft_intended", "ttfo", "tpot", "e2e", "longest_gap"})
-"""Metrics whose p95 is bounded; each bound costs four Fourier transforms of the samples."""
-STATISTICS: tuple[str, ...] = ("p50", "p90", "p95", "p99", "p999", "mean", "min", "max", "p95_lo", "p95_hi", "n_eff")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,19 +78,28 @@ def percentile_table(
     """
     _check(by)
     groups = list(_groups(run, tuple(by), warmup=warmup))
-    gaps = gap_statistics(run, [group.rows for group in groups], [q for _, q in QUANTILES])
-    order = np.argsort(run.columns.sent_ns, kind="stable")
-    rows = [
-        row for metric in METRICS for row in _metric_rows(metric, run, _Material(gaps, order), groups, all_quantiles)
-    ]
-    return Table(by=tuple(by), rows=tuple(rows))
+    masks = [group.rows for group in groups]
+    material = _Material(np.argsort(run.columns.sent_ns, kind="stable"), first_alike(masks), all_quantiles)
+    chunk, others = ([metric for metric in METRICS if (metric.kind == "chunk") == wanted] for wanted in (True, False))
+    # Sorting and transforms run outside the GIL, and those who help to see the gaps again are other processes.
+    with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as threads:
+        seen = threads.submit(gap_statistics, run, masks, [q for _, q in QUANTILES])
+        made = threads.map(lambda metric: _metric_rows(metric, run, groups, material), others)
+        found = {metric.name: rows for metric, rows in zip(others, made, strict=True)}
+        for metric in chunk:
+            found[metric.name] = [
+                gap_row(metric, group.key, gaps, all_quantiles)
+                for group, gaps in zip(groups, seen.result(), strict=True)
+            ]
+    return Table(by=tuple(by), rows=tuple(row for metric in METRICS for row in found[metric.name]))
 
 
 class _Material(NamedTuple):
-    """What the rows are made from; `order` sorts the rows of the run by sending time."""
+    """What rows are made with: the order of sending, for each group the first one of the same rows, what is shown."""
 
-    gaps: Sequence[GapStatistics]
     order: IntArray
+    twins: Sequence[int]
+    all_quantiles: bool
 
 
 def _check(by: Sequence[str]) -> None:
@@ -130,86 +109,33 @@ def _check(by: Sequence[str]) -> None:
             raise InputError(msg)
 
 
-def _metric_rows(
-    metric: Metric, run: RunData, material: _Material, groups: Sequence[_Group], all_quantiles: bool
-) -> Iterator[TableRow]:
-    if metric.kind == "request":
-        yield from _request_rows(metric, run, material.order, groups, all_quantiles)
-        return
-    for group, gaps in zip(groups, material.gaps, strict=True):
-        if metric.kind == "rate":
-            yield _rate_row(metric, run, group)
-        elif metric.kind == "share":
-            yield _share_row(metric, run, group)
-        else:
-            yield _gap_row(metric, group.key, gaps, all_quantiles)
+def _metric_rows(metric: Metric, run: RunData, groups: Sequence[_Group], material: _Material) -> list[TableRow]:
+    if metric.kind == "rate":
+        return [_rate_row(metric, run, group) for group in groups]
+    if metric.kind == "share":
+        return [_share_row(metric, run, group) for group in groups]
+    return _request_rows(metric, run, groups, material)
 
 
-def _request_rows(
-    metric: Metric, run: RunData, order: IntArray, groups: Sequence[_Group], all_quantiles: bool
-) -> Iterator[TableRow]:
-    """Yield the rows of a request metric, whose values are held for as long as that takes only."""
+def _request_rows(metric: Metric, run: RunData, groups: Sequence[_Group], material: _Material) -> list[TableRow]:
+    """Return the rows of a request metric, whose values are held for as long as that takes only."""
+    order, bound = material.order, metric.name in INTERVALS
     values = formulas.REQUEST_FORMULAS[metric.name](run.columns)[order]
     known = ~np.isnan(values)
-    for group in groups:
-        mine = values[group.rows[order] & known]
-        row = statistics_row(metric, group.key, mine, all_quantiles)
-        yield bounded(row, metric, mine) if metric.name in INTERVALS and row.n > 0 else row
+    rows: list[TableRow] = []
+    for place, (group, twin) in enumerate(zip(groups, material.twins, strict=True)):
+        if twin < place:
+            rows.append(replace(rows[twin], group=group.key))
+        else:
+            mine = values[group.rows[order] & known]
+            rows.append(statistics_row(metric, group.key, mine, material.all_quantiles, bound=bound))
+    return rows
 
 
 def in_order(run: RunData, metric: Metric, rows: BoolArray, order: IntArray) -> FloatArray:
     """Return the values of a request metric of the rows of a mask in sending order, base units, without NaN."""
     values = formulas.REQUEST_FORMULAS[metric.name](run.columns)[order]
     return values[rows[order] & ~np.isnan(values)]
-
-
-def bounded(row: TableRow, metric: Metric, values: FloatArray) -> TableRow:
-    """Return the row with the interval of its p95; `values` are those of the row in sending order, base units."""
-    found = quantile_interval(values, 0.95)
-    lo, hi = ((None if bound is None else bound / metric.scale) for bound in (found.lo, found.hi))
-    return replace(row, p95_lo=lo, p95_hi=hi, n_eff=found.n_eff)
-
-
-def statistics_row(metric: Metric, key: tuple[str, ...], values: FloatArray, all_quantiles: bool = False) -> TableRow:
-    """Return the row of one set of values in base units, without NaN."""
-    if not len(values):
-        return TableRow(metric=metric.name, unit=metric.unit, group=key, n=0)
-    shown = {
-        name: percentile(values, q) / metric.scale for name, q in QUANTILES if all_quantiles or enough(len(values), q)
-    }
-    return TableRow(
-        metric=metric.name,
-        unit=metric.unit,
-        group=key,
-        n=len(values),
-        mean=float(np.mean(values)) / metric.scale,
-        min=float(np.min(values)) / metric.scale,
-        max=float(np.max(values)) / metric.scale,
-        **shown,
-    )
-
-
-def _gap_row(metric: Metric, key: tuple[str, ...], gaps: GapStatistics, all_quantiles: bool) -> TableRow:
-    if not gaps.n:
-        return TableRow(metric=metric.name, unit=metric.unit, group=key, n=0)
-    shown = {
-        name: float(value) / metric.scale
-        for (name, q), value in zip(QUANTILES, gaps.quantiles, strict=True)
-        if all_quantiles or enough(gaps.n, q)
-    }
-    return TableRow(
-        metric=metric.name,
-        unit=metric.unit,
-        group=key,
-        n=gaps.n,
-        mean=gaps.mean / metric.scale,
-        min=gaps.min / metric.scale,
-        max=gaps.max / metric.scale,
-        p95_lo=None if gaps.p95_lo is None else gaps.p95_lo / metric.scale,
-        p95_hi=None if gaps.p95_hi is None else gaps.p95_hi / metric.scale,
-        n_eff=gaps.n_eff,
-        **shown,
-    )
 
 
 def _rate_row(metric: Metric, run: RunData, group: _Group) -> TableRow:
@@ -221,7 +147,7 @@ def _rate_row(metric: Metric, run: RunData, group: _Group) -> TableRow:
 
 
 def _share_row(metric: Metric, run: RunData, group: _Group) -> TableRow:
-    share = formulas.SHARES[metric.name](take(run.columns, group.counted))
+    share = formulas.SHARES[metric.name](run.columns, group.counted)
     value = share.value / metric.scale if share.n else None
     return TableRow(metric=metric.name, unit=metric.unit, group=group.key, n=share.n, mean=value)
 

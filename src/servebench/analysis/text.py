@@ -9,7 +9,8 @@ from servebench.analysis.digest import Digest
 from servebench.analysis.numbers import UNDEFINED, bounds, clock, count, significant
 from servebench.analysis.objectives import Result
 from servebench.analysis.render import align, shown_unit, width
-from servebench.analysis.tables import POOLED, QUANTILES, TableRow
+from servebench.analysis.table_rows import QUANTILES, TableRow
+from servebench.analysis.tables import POOLED
 from servebench.analysis.words import STATE_GLYPHS, printable, verdict_glyph, verdict_words
 from servebench.core.outcomes import Outcome, Status
 from servebench.metrics import METRIC_BY_NAME, needed

@@ -6,6 +6,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from servebench.core.errors import ShardError
+from servebench.shards.arrow import values_of
 from servebench.shards.clock import Correction, fit, shifted
 from servebench.shards.clock_schema import CLOCK_SCHEMA
 from servebench.shards.manifest import Manifest
@@ -60,5 +61,5 @@ def _fitted(folder: Path, run_id: str) -> dict[str, Correction]:
 
 
 def _fit(table: pa.Table) -> Correction:
-    sent, master, received = (table[name].to_numpy() for name in ("sent_ns", "master_ns", "received_ns"))
+    sent, master, received = (values_of(table[name]) for name in ("sent_ns", "master_ns", "received_ns"))
     return fit(sent, master, received)

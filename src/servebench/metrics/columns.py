@@ -3,7 +3,9 @@
 float64 holds integer nanoseconds exactly below 2**53, that is for 104 days of run clock.
 """
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields, replace
+from itertools import pairwise
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -46,11 +48,28 @@ class Window(NamedTuple):
         return (self.end_ns - self.start_ns) / 1e9
 
 
+def same_for_all(value: np.generic, size: int) -> npt.NDArray[Any]:
+    """Return a column of `size` times one value."""
+    return np.broadcast_to(value, size)
+
+
+def _is_broadcast(column: npt.NDArray[Any]) -> bool:
+    return column.strides == (0,)
+
+
+def row_blocks(offsets: IntArray, events: int) -> Iterator[tuple[int, int]]:
+    """Yield requests as [first, last) in order, with about so many events each; `offsets` as in `ChunkColumns`."""
+    marks = np.searchsorted(offsets, np.arange(events, int(offsets[-1]), events))
+    cuts = np.unique(np.concatenate((np.zeros(1, np.int64), marks, np.array([len(offsets) - 1]))))
+    yield from pairwise(cuts.tolist())
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChunkColumns:
     """Events of all responses laid end to end; those of request i are [offsets[i], offsets[i + 1]).
 
-    `ns` float64 run clock. `kind` index into CHUNK_KINDS. `tokens` float64, NaN = unknown.
+    `ns` float64 run clock. `kind` index into CHUNK_KINDS. `tokens` float64, NaN = unknown. A column that is the same
+    for all events may be one value that is broadcast (`same_for_all`), which takes no memory and is seen at once.
     """
 
     offsets: IntArray
@@ -66,6 +85,20 @@ class ChunkColumns:
     def request(self) -> IntArray:
         """Return the index of the request that each event belongs to, shape (events,)."""
         return np.repeat(np.arange(len(self.offsets) - 1), np.diff(self.offsets))
+
+    def rows(self, first: int, last: int) -> "ChunkColumns":
+        """Return the events of the requests [first, last); nothing is copied but the offsets."""
+        start, stop = self.offsets[first], self.offsets[last]
+        own = {f.name: getattr(self, f.name)[start:stop] for f in fields(self) if f.name != "offsets"}
+        return ChunkColumns(offsets=self.offsets[first : last + 1] - start, **own)
+
+    def one_choice(self) -> bool:
+        """Return whether all events are of one choice."""
+        return _is_broadcast(self.choice) or not (self.choice != self.choice[:1]).any()
+
+    def counts_no_tokens(self) -> bool:
+        """Return whether no event says how many tokens it carried."""
+        return bool(np.isnan(self.tokens[:1] if _is_broadcast(self.tokens) else self.tokens).all())
 
     def is_token(self) -> BoolArray:
         """Return which events carry generated text, shape (events,)."""
@@ -172,5 +205,11 @@ def join(parts: list[RequestColumns]) -> RequestColumns:
         for f in fields(RequestColumns)
         if f.name != "events"
     }
-    facts = {f.name: np.concatenate([getattr(p.events, f.name) for p in parts]) for f in fields(EventFacts)}
-    return RequestColumns(**own, events=EventFacts(**facts))
+    return RequestColumns(**own, events=join_facts([p.events for p in parts]))
+
+
+def join_facts(parts: Sequence[EventFacts]) -> EventFacts:
+    """Return the facts of all parts, one after the other."""
+    if not parts:
+        return EventFacts.none_for(0)
+    return EventFacts(**{f.name: np.concatenate([getattr(p, f.name) for p in parts]) for f in fields(EventFacts)})

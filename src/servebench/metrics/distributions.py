@@ -23,10 +23,15 @@ def beta_below(x: float, a: float, b: float) -> float:
     """Return P(X <= x) of a beta(a, b) variable, the regularised incomplete beta function; a, b > 0."""
     if x <= 0.0 or x >= 1.0:
         return float(x >= 1.0)
-    log_front = math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b) + a * math.log(x) + b * math.log1p(-x)
+    front = math.exp(_log_front(x, a, b))
     if x < (a + 1.0) / (a + b + 2.0):
-        return math.exp(log_front) * _continued(x, a, b) / a
-    return 1.0 - math.exp(log_front) * _continued(1.0 - x, b, a) / b
+        return front * _continued(x, a, b) / a
+    return 1.0 - front * _continued(1.0 - x, b, a) / b
+
+
+def _log_front(x: float, a: float, b: float) -> float:
+    """Return log of x^a (1 - x)^b / B(a, b), which is x (1 - x) times the density."""
+    return math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b) + a * math.log(x) + b * math.log1p(-x)
 
 
 def _continued(x: float, a: float, b: float) -> float:
@@ -34,10 +39,9 @@ def _continued(x: float, a: float, b: float) -> float:
     c, d = 1.0, 1.0 / _away(1.0 - (a + b) * x / (a + 1.0))
     found = d
     for m in range(1, 10_000):
-        for top in (
-            m * (b - m) * x / ((a + 2 * m - 1.0) * (a + 2 * m)),
-            -(a + m) * (a + b + m) * x / ((a + 2 * m) * (a + 2 * m + 1.0)),
-        ):
+        end = a + 2 * m
+        step = 1.0
+        for top in (m * (b - m) * x / ((end - 1.0) * end), -(a + m) * (a + b + m) * x / (end * (end + 1.0))):
             d = 1.0 / _away(1.0 + top * d)
             c = _away(1.0 + top / c)
             step = c * d
@@ -48,21 +52,26 @@ def _continued(x: float, a: float, b: float) -> float:
 
 
 def _away(value: float) -> float:
-    return value if abs(value) > _TINY else _TINY
+    return value if value > _TINY or value < -_TINY else _TINY
 
 
 def beta_quantile(p: float, a: float, b: float) -> float:
-    """Return x with P(X <= x) = p of a beta(a, b) variable, by bisection; 0 < p < 1."""
-    low, high = 0.0, 1.0
+    """Return x with P(X <= x) = p of a beta(a, b) variable, 0 < p < 1: Newton's steps, halving where one leaves."""
+    low, high, x = 0.0, 1.0, a / (a + b)
     for _ in range(200):
-        middle = 0.5 * (low + high)
-        if middle in (low, high):
-            break
-        if beta_below(middle, a, b) < p:
-            low = middle
+        above = beta_below(x, a, b) - p
+        if above < 0.0:
+            low = x
         else:
-            high = middle
-    return 0.5 * (low + high)
+            high = x
+        density = math.exp(_log_front(x, a, b)) / (x * (1.0 - x))
+        after = x - above / density if density > 0.0 else low
+        if not low < after < high:
+            after = 0.5 * (low + high)
+        if abs(after - x) <= 1e-15 * x or after in (low, high):
+            return after
+        x = after
+    return x
 
 
 def student_quantile(p: float, df: float) -> float:

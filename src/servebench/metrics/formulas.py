@@ -171,9 +171,9 @@ def retry_waste_ns(c: RequestColumns) -> FloatArray:
     return _span(c.end_ns, c.sent_ns, c.replaced)
 
 
-def impossible_spans(c: RequestColumns) -> int:
-    """Return how many ok requests hold a stamp from before their sending."""
-    return int(np.sum(c.ok & ((c.events.first_token_ns < c.sent_ns) | (c.end_ns < c.sent_ns))))
+def impossible_spans(c: RequestColumns, rows: BoolArray) -> int:
+    """Return how many ok requests of a mask hold a stamp from before their sending."""
+    return int(np.sum(c.ok & rows & ((c.events.first_token_ns < c.sent_ns) | (c.end_ns < c.sent_ns))))
 
 
 REQUEST_FORMULAS: Mapping[str, Callable[[RequestColumns], FloatArray]] = {
@@ -245,40 +245,44 @@ def input_token_throughput(c: RequestColumns, window: Window) -> float:
     return per_second(float(np.nansum(c.input_tokens[c.ok & _inside(c.end_ns, window)])), window)
 
 
+EVERY: BoolArray = np.ones((), bool)
+"""The mask of all rows."""
+
+
 def _share(part: BoolArray, whole: BoolArray) -> Share:
     n = int(np.sum(whole))
     return Share(int(np.sum(part & whole)) / n if n else float("nan"), n)
 
 
-def error_rate(c: RequestColumns) -> Share:
+def error_rate(c: RequestColumns, rows: BoolArray = EVERY) -> Share:
     """Return failed / (ok + failed)."""
-    return _share(c.failed, c.ok | c.failed)
+    return _share(c.failed, (c.ok | c.failed) & rows)
 
 
-def good_share(c: RequestColumns) -> Share:
+def good_share(c: RequestColumns, rows: BoolArray = EVERY) -> Share:
     """Return useful / (ok + failed); of nothing where nobody said what is useful."""
-    return _share(c.good == 1.0, ~np.isnan(c.good))
+    return _share(c.good == 1.0, ~np.isnan(c.good) & rows)
 
 
-def accepted_share(c: RequestColumns) -> Share:
+def accepted_share(c: RequestColumns, rows: BoolArray = EVERY) -> Share:
     """Return accepted / checked answers."""
-    return _share(c.accepted == 1.0, ~np.isnan(c.accepted))
+    return _share(c.accepted == 1.0, ~np.isnan(c.accepted) & rows)
 
 
-def cached_share(c: RequestColumns) -> Share:
+def cached_share(c: RequestColumns, rows: BoolArray = EVERY) -> Share:
     """Return cached_tokens / input_tokens of ok requests whose usage names both; n counts requests."""
-    known = c.ok & ~np.isnan(c.cached_tokens) & (c.input_tokens > 0)
+    known = c.ok & rows & ~np.isnan(c.cached_tokens) & (c.input_tokens > 0)
     total = float(np.sum(c.input_tokens[known]))
     return Share(float(np.sum(c.cached_tokens[known])) / total if total else float("nan"), int(np.sum(known)))
 
 
-def coalesced_share(c: RequestColumns) -> Share:
+def coalesced_share(c: RequestColumns, rows: BoolArray = EVERY) -> Share:
     """Return the share of token events of ok requests that shared a read with another one; n counts events."""
-    events = float(np.sum(c.events.token_events[c.ok]))
-    return Share(float(np.sum(c.events.coalesced[c.ok])) / events if events else float("nan"), int(events))
+    events = float(np.sum(c.events.token_events[c.ok & rows]))
+    return Share(float(np.sum(c.events.coalesced[c.ok & rows])) / events if events else float("nan"), int(events))
 
 
-SHARES: Mapping[str, Callable[[RequestColumns], Share]] = {
+SHARES: Mapping[str, Callable[[RequestColumns, BoolArray], Share]] = {
     "error_rate": error_rate,
     "good_share": good_share,
     "accepted_share": accepted_share,

@@ -1,7 +1,8 @@
-"""Know how memory becomes Arrow columns without `pa.array`.
+"""Know how memory becomes Arrow columns without `pa.array`, and Arrow columns numpy without `to_numpy`.
 
-`pa.array` imports pandas on its first call: 0.3-0.6 s under the GIL, in a worker that is timing streams. It also walks
-what it is given. Here numpy packs validity bits and Arrow adopts the buffers as they are.
+Both import pandas on their first call: 0.3-0.6 s under the GIL, in a worker that is timing streams or before a table
+that somebody waits for. `pa.array` also walks what it is given. Here numpy packs and unpacks validity bits, and the
+buffers are adopted as they are.
 """
 
 from array import array
@@ -47,6 +48,35 @@ def list_column(offsets: "array[int]", values: Column, kind: pa.DataType, null: 
     validity, nulls = _validity(null)
     data = _buffer(np.asarray(offsets))
     return pa.Array.from_buffers(kind, len(offsets) - 1, [validity, data], nulls, children=[values])
+
+
+def values_of(column: "Column | pa.ChunkedArray[Any]") -> Numbers:
+    """Return numbers or booleans, without a copy where they are one piece; what stands at a null is anything."""
+    pieces = column.chunks if isinstance(column, pa.ChunkedArray) else [column]
+    found = [_values(piece) for piece in pieces]
+    return found[0] if len(found) == 1 else np.concatenate([np.empty(0, column.type.to_pandas_dtype()), *found])
+
+
+def nulls_of(column: "Column | pa.ChunkedArray[Any]") -> Bools:
+    """Return which elements of a column are null."""
+    null: Bools = values_of(column.is_null())
+    return null
+
+
+def _values(piece: Column) -> Numbers:
+    data = piece.buffers()[1]
+    rows = slice(piece.offset, piece.offset + len(piece))
+    if data is None:
+        return np.zeros(len(piece), piece.type.to_pandas_dtype())
+    if pa.types.is_boolean(piece.type):
+        return np.unpackbits(np.frombuffer(memoryview(data), np.uint8), bitorder="little")[rows].astype(np.bool_)
+    found: Numbers = np.frombuffer(memoryview(data), piece.type.to_pandas_dtype())[rows]
+    return found
+
+
+def empty_table(schema: pa.Schema) -> pa.Table:
+    """Return a table without rows; `Schema.empty_table` goes through `pa.array`."""
+    return pa.Table.from_arrays([pa.nulls(0, field.type) for field in schema], schema=schema)
 
 
 class TextBuffer:

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from servebench.core.units import NS_PER_S
-from servebench.shards.arrow import Bools, Column, fixed_column, list_column
+from servebench.shards.arrow import Bools, Column, fixed_column, list_column, nulls_of, values_of
 
 IntArray = npt.NDArray[np.int64]
 
@@ -86,8 +86,8 @@ def shifted(table: pa.Table, correction: Correction, times: Sequence[str], ancho
     known = np.zeros(table.num_rows, bool)
     for name in anchors:
         column = table[name].combine_chunks()
-        here: Bools = ~known & column.is_valid().to_numpy(zero_copy_only=False)
-        by[here] = correction.at(column.fill_null(0).to_numpy(zero_copy_only=False))[here]
+        here: Bools = ~known & ~nulls_of(column)
+        by[here] = correction.at(values_of(column))[here]
         known |= here
     for place, name in enumerate(table.column_names):
         if name in times:
@@ -103,10 +103,11 @@ def _windows(t_ns: IntArray) -> IntArray:
 
 def _moved(column: "pa.Array[Any]", by: IntArray) -> Column:
     """Return a column with `by[row]` added to each of its values; null stays null."""
-    null: Bools = column.is_null().to_numpy(zero_copy_only=False)
+    null: Bools = nulls_of(column)
     if not pa.types.is_list(column.type):
-        return fixed_column(column.fill_null(0).to_numpy(zero_copy_only=False) + by, column.type, null)
-    lengths = pc.fill_null(pc.list_value_length(column), 0).to_numpy(zero_copy_only=False)
-    flat = pc.list_flatten(column).to_numpy(zero_copy_only=False) + np.repeat(by, lengths)
+        return fixed_column(values_of(column) + by, column.type, null)
+    sizes = pc.list_value_length(column)
+    lengths = np.where(nulls_of(sizes), 0, values_of(sizes))
+    flat = values_of(pc.list_flatten(column)) + np.repeat(by, lengths)
     offsets = array("i", np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32).tobytes())
     return list_column(offsets, fixed_column(flat, pa.int64()), column.type, null)

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from servebench.core.errors import ShardError
-from servebench.shards.arrow import fixed_column
+from servebench.shards.arrow import fixed_column, values_of
 from servebench.shards.manifest import write_atomic
 
 NAME = "conversations.parquet"
@@ -37,7 +37,7 @@ def read_conversations(folder: Path) -> npt.NDArray[np.int64] | None:
     if not path.exists():
         return None
     try:
-        first_seqs: npt.NDArray[np.int64] = pq.read_table(path, columns=[COLUMN])[COLUMN].to_numpy()
+        first_seqs: npt.NDArray[np.int64] = values_of(pq.read_table(path, columns=[COLUMN])[COLUMN])
     except (pa.ArrowException, OSError, KeyError) as error:
         msg = f"{path} cannot be used: {error}"
         raise ShardError(msg) from error

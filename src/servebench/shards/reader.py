@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from servebench.core.errors import Fault, ShardError
+from servebench.shards.arrow import empty_table
 from servebench.shards.parts import parse_part_name
 from servebench.shards.schema import REQUESTS_SCHEMA, SCHEMA_VERSION, version_numbers
 
@@ -117,7 +118,7 @@ def read_parts(
     found = list(iter_parts(folder, run_id, columns, schema))
     parts = tuple(part for part in found if isinstance(part, LoadedPart))
     _refuse_mixture(folder, [part.info for part in parts])
-    tables = [_subset(schema, columns).empty_table(), *(part.table for part in parts)]
+    tables = [empty_table(_subset(schema, columns)), *(part.table for part in parts)]
     return PartRows(pa.concat_tables(tables), parts, tuple(fault for fault in found if isinstance(fault, Fault)))
 
 
@@ -126,9 +127,12 @@ def load_part(
     run_id: str | None = None,
     columns: Sequence[str] | None = None,
     schema: pa.Schema = REQUESTS_SCHEMA,
+    unless_plain: Sequence[str] = (),
 ) -> LoadedPart:
     """Return one part with exactly the asked columns; one that an older minor version lacks is all null.
 
+    List columns named in `unless_plain` are left out where the footer says that their elements are all null or all 0:
+    decoding them takes as long as decoding any other.
     Raises ShardError where it is cut or damaged, of another run, of a schema that this version does not read, or lacks
     a column that its version has. The message says the reason and not the path.
     """
@@ -139,6 +143,8 @@ def load_part(
         info = _inspect(path, file, run_id, schema)
         wanted = _subset(schema, columns)
         present = set(file.schema_arrow.names)
+        plain = {name for name in unless_plain if name in present and _is_plain(file.metadata, name)}
+        wanted = pa.schema([field for field in wanted if field.name not in plain])
         stored = file.read(columns=[name for name in wanted.names if name in present])
         table = _conform(stored, wanted)
     except (pa.ArrowException, OSError, ValueError) as error:
@@ -166,6 +172,31 @@ def _refuse_special(path: Path) -> None:
     if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
         msg = "unreadable: a pipe, socket or device and no file"
         raise ShardError(msg)
+
+
+def _is_plain(metadata: pq.FileMetaData, name: str) -> bool:
+    """Return whether the elements of a list column are all null, or all 0; False where the footer does not say."""
+    groups = [metadata.row_group(place) for place in range(metadata.num_row_groups)]
+    leaves = [group.column(place) for group in groups for place in range(group.num_columns)]
+    # A list that is empty or null counts as one null, as it does in the times of events, which are never null.
+    times = [leaf.statistics for leaf in leaves if _is_leaf(leaf, "chunk_ns")]
+    found = [leaf for leaf in leaves if _is_leaf(leaf, name)]
+    return all(
+        _says_plain(leaf, told.null_count if told is not None else None)
+        for leaf, told in zip(found, times, strict=True)
+    )
+
+
+def _is_leaf(leaf: pq.ColumnChunkMetaData, name: str) -> bool:
+    return leaf.path_in_schema.split(".")[0] == name
+
+
+def _says_plain(leaf: pq.ColumnChunkMetaData, empty: int | None) -> bool:
+    told = leaf.statistics
+    if told is None:
+        return False
+    all_zero = told.has_min_max and told.min == 0 and told.max == 0 and told.null_count == empty
+    return told.null_count == leaf.num_values or all_zero
 
 
 def _inspect(path: Path, file: pq.ParquetFile, run_id: str | None, schema: pa.Schema) -> PartInfo:

@@ -1,5 +1,7 @@
 """Runs whose events are too many to be kept give the same numbers as those whose events are."""
 
+import subprocess
+import sys
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
 from multiprocessing import get_context
@@ -60,6 +62,27 @@ def test_the_division_into_parts_changes_nothing(tmp_path: Path) -> None:
         spec = RunSpec(rows=rows, phases=[steady("load", 0, 20)], parts=parts)
         tables.append(percentile_table(load_run(write_run(tmp_path / f"run{parts}", spec))))
     assert tables[0] == tables[1] == tables[2]
+
+
+def test_the_division_into_blocks_changes_nothing(busy: RunData, monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in ("source", "gaps"):
+        monkeypatch.setattr(f"servebench.analysis.{module}.BLOCK_EVENTS", 7)
+    cut = load_run(busy.folder)
+    assert percentile_table(read_again(cut)) == percentile_table(busy)
+    assert cut.flow.per_second.tolist() == busy.flow.per_second.tolist()
+    assert cut.flow.tokens.tolist() == busy.flow.tokens.tolist()
+    assert cut.flow.longest_gap_ns.tolist() == busy.flow.longest_gap_ns.tolist()
+
+
+def test_a_small_run_is_merged_and_reported_without_pandas(tmp_path: Path) -> None:
+    folder = busy_run(tmp_path / "run")
+    script = (
+        "import sys; from pathlib import Path; from servebench.analysis.digest import examine;"
+        "from servebench.analysis.merge import write_outputs; from servebench.analysis.report import write_report;"
+        "folder = Path(sys.argv[1]); found = examine(folder); write_outputs(folder, found.digest);"
+        "write_report(folder, found); sys.exit('pandas' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", script, str(folder)], check=False, timeout=100).returncode == 0
 
 
 def test_a_part_that_changes_while_it_is_read_is_refused(tmp_path: Path) -> None:

@@ -24,8 +24,8 @@ def paced(rng: np.random.Generator) -> npt.NDArray[np.float64]:
 def clustered(ns: npt.NDArray[np.float64]) -> tuple[Tally, list[Clusters]]:
     tally = Tally()
     tally.add(ns.ravel())
-    below = np.array([(ns <= cut).sum(axis=1) for cut in tally.about(LEVELS)], np.float64)
-    return tally, [Clusters(np.arange(len(ns)), np.full(len(ns), float(ns.shape[1])), below)]
+    below = np.array([(ns <= cut).sum(axis=1) for cut in tally.about(LEVELS)], np.int32).T
+    return tally, [Clusters(np.arange(len(ns)), np.full(len(ns), ns.shape[1], np.int32), below)]
 
 
 def test_gaps_of_requests_with_a_pace_are_worth_about_as_many_as_there_are_requests() -> None:
@@ -56,6 +56,6 @@ def test_gaps_without_a_pace_are_independent() -> None:
 def test_the_order_of_parts_changes_nothing() -> None:
     _, (whole,) = clustered(paced(np.random.default_rng(93)))
     half = SimpleNamespace(a=slice(None, 700), b=slice(700, None))
-    pieces = [Clusters(whole.row[s], whole.gaps[s], whole.below[:, s]) for s in (half.b, half.a)]
+    pieces = [Clusters(whole.row[s], whole.gaps[s], whole.below[s]) for s in (half.b, half.a)]
     sent = np.arange(float(REQUESTS))
     assert effective_gaps(sent, pieces) == effective_gaps(sent, [whole])

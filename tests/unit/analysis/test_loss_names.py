@@ -40,7 +40,9 @@ def worker(name: str, state: str, **more: int | None) -> WorkerRecord:
 
 def all_but(missing: set[int]) -> RowKeys:
     seqs = np.array([seq for seq in range(20) if seq not in missing], np.int64)
-    return RowKeys(seqs, np.zeros(len(seqs), np.int64), (seqs * S).astype(np.float64), ("steady",) * len(seqs))
+    return RowKeys(
+        seqs, np.zeros(len(seqs), np.int64), (seqs * S).astype(np.float64), np.full(len(seqs), "steady", object)
+    )
 
 
 def test_a_dead_workers_requests_before_its_last_word_are_unflushed_and_later_ones_undispatched() -> None:

@@ -122,7 +122,7 @@ def test_gaps_do_not_cross_from_one_request_into_the_next() -> None:
 def test_a_first_token_before_its_sending_is_rejected_and_counted() -> None:
     c = request([(50, "content")], end=130)
     assert np.isnan(formulas.ttft_ns(c)).all()
-    assert formulas.impossible_spans(c) == 1
+    assert formulas.impossible_spans(c, np.array([True])) == 1
 
 
 def test_an_unknown_end_leaves_the_duration_undefined() -> None:

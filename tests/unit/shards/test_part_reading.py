@@ -61,6 +61,28 @@ def test_pandas_reads_a_folder_of_parts_without_us(tmp_path: Path) -> None:
     assert frame["chunk_kind"][4].tolist() == ["content", "content"]
 
 
+@pytest.mark.parametrize(
+    ("name", "elements", "left_out"),
+    [
+        ("chunk_tokens", [None, None], True),
+        ("chunk_tokens", [None, 3], False),
+        ("chunk_tokens", [0, None], False),
+        ("chunk_choice", [0, 0], True),
+        ("chunk_choice", [0, 1], False),
+        ("chunk_choice", [0, None], False),
+    ],
+)
+def test_a_list_column_is_left_out_only_where_its_elements_are_all_null_or_all_0(
+    tmp_path: Path, name: str, elements: list[int | None], left_out: bool
+) -> None:
+    path = write(tmp_path, range(2))
+    table = load_part(path).table
+    place, kind = table.schema.get_field_index(name), table.schema.field(name).type
+    rewrite(path, table.set_column(place, name, pa.array([elements, elements], kind)))
+    whole, less = load_part(path).table, load_part(path, unless_plain=[name]).table
+    assert less == (whole.drop_columns([name]) if left_out else whole)
+
+
 def test_named_columns_come_alone_and_in_the_order_of_the_schema(tmp_path: Path) -> None:
     write(tmp_path, range(2))
     assert read_parts(tmp_path, columns=["outcome", "seq"]).table.column_names == ["seq", "outcome"]

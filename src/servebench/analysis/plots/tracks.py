@@ -6,7 +6,7 @@ from typing import NamedTuple
 from servebench.analysis import palette
 from servebench.analysis.curve import CURVE_QUANTILES, CurvePoint
 from servebench.analysis.numbers import count
-from servebench.analysis.tables import QUANTILES
+from servebench.analysis.table_rows import QUANTILES
 from servebench.metrics import needed
 
 _QUANTILE = dict(QUANTILES)
