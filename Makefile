@@ -102,6 +102,7 @@ bench: $(DEV) ## print what the tool itself costs beside the floors, in some 12 
 	$(BIN)/python -m tests.bench.bench_whole p256 p512 u256 --rounds $(ROUNDS)
 	$(BIN)/python -m tests.bench.bench_whole s512 o800 --rounds 1
 	$(BIN)/python -m tests.bench.bench_dispatch --rounds $(ROUNDS)
+	$(BIN)/python -m tests.bench.bench_desk
 	$(PYTEST) -q -s tests/bench/bench_flush.py tests/bench/bench_sim.py
 	@uptime
 

@@ -16,6 +16,7 @@ import click
 
 from servebench import __version__
 from servebench.cli.base import COLOR_WISHES, CONTEXT_SETTINGS, DEBUG_KEY, coloured, say
+from servebench.cli.encoding import fit_streams
 from servebench.core.errors import ServebenchError
 from servebench.core.outcomes import ExitCode
 
@@ -79,7 +80,7 @@ class Commands(click.Group):
 @click.option("--debug", is_flag=True, help="Show tracebacks of errors.")
 @click.pass_context
 def cli(ctx: click.Context, debug: bool) -> int:
-    """Load a language-model service, record every token's time, and say what it can do.
+    """Load a language-model service, time every token, and say what it can do.
 
     Start with: servebench demo
     """
@@ -94,6 +95,7 @@ def cli(ctx: click.Context, debug: bool) -> int:
 def main(args: Sequence[str] | None = None) -> NoReturn:
     """Run one command line (default: the process's own) and exit with its code."""
     arguments = list(sys.argv[1:] if args is None else args)
+    fit_streams()
     try:
         code = _outcome(arguments)
         sys.stdout.flush()
