@@ -2,8 +2,10 @@
 
 import inspect
 import os
+import re
 import subprocess
 import sys
+import time
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -145,3 +147,15 @@ def test_a_stop_from_the_heartbeat_greenlet_does_nothing_and_any_other_is_locust
     runner._servebench_heart = None
     with pytest.raises(AttributeError):
         MasterRunner.stop(runner)  # Locust's own, which wants more of a runner
+
+
+def test_locusts_runners_compare_times_of_their_own_only_so_a_monotonic_clock_serves(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    source = inspect.getsource(runners)
+    assert set(re.findall(r"\btime\.\w+", source)) == {"time.time"}
+    compat.apply()
+    clock: Any = vars(runners)["time"]
+    before = clock.time()
+    monkeypatch.setattr(time, "time", lambda: 0.0)  # the wall clock is set back by decades
+    assert clock.time() >= before
