@@ -30,8 +30,8 @@ def apply() -> None:
     # To name its caller in a debug line, Locust's stop() looks up the file of every module: a hub stall while answers
     # are still coming in. It takes an exception there for an answer.
     runners.inspect = SimpleNamespace(stack=_name_no_caller)  # type: ignore[attr-defined, assignment] # for the module
-    # A wall clock that is set meanwhile would end a worker (no heartbeat for 60 s) or have it drop the next edit as older
-    # than the last. Locust only compares these times with one another.
+    # A wall clock that is set meanwhile would end a worker (no heartbeat for 60 s), or have it drop the next edit for
+    # older than the last. Locust only compares these times with one another.
     runners.time = SimpleNamespace(time=time.monotonic)  # type: ignore[attr-defined, assignment] # for the module
     _keep_listening()
     _go_on_alone()
