@@ -55,10 +55,10 @@ class Arrivals(NamedTuple):
         """Return what differs by more than its tolerance, in words."""
         found = []
         if _differs(self.sent.cv, self.planned.cv, CV_TOLERANCE):
-            found.append(f"CV of gaps {self.sent.cv:.3g}, planned {self.planned.cv:.3g}")
+            found.append(f"CV of gaps {_figure(self.sent.cv)}, planned {_figure(self.planned.cv)}")
         for scale, sent, planned in zip(SCALES_S, self.sent.idc, self.planned.idc, strict=True):
             if _differs(sent, planned, IDC_TOLERANCE):
-                found.append(f"dispersion at {scale} s {sent:.3g}, planned {planned:.3g}")
+                found.append(f"dispersion at {scale} s {_figure(sent)}, planned {_figure(planned)}")
         if self.lag_p99_ms > max(1.0, LAG_TOLERANCE * self.mean_gap_ms):
             found.append(f"send lag p99 {self.lag_p99_ms:.3g} ms at a mean gap of {self.mean_gap_ms:.3g} ms")
         return tuple(found)
@@ -73,6 +73,11 @@ class Arrivals(NamedTuple):
             f"load of phase {self.phase} was sent other than planned: {'; '.join(faults)}. Add workers: --workers N, "
             "or free the machine"
         )
+
+
+def _figure(value: float) -> str:
+    """Return three digits; whole ns leave constant gaps a variation of some 1e-9, which is none."""
+    return f"{0.0 if abs(value) < 5e-4 else value:.3g}"
 
 
 def _differs(sent: float, planned: float, tolerance: float) -> bool:
