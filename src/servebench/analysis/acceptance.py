@@ -96,12 +96,11 @@ class Acceptance:
         refused = self.checked - self.accepted
         if not refused:
             return ()
-        most = next(item for item in self.reasons if item.refused)
         share = significant(100 * self.accepted / self.checked)
-        return (
-            f"{share} % of {count(self.checked)} checked answers were accepted; of the {count(refused)} others "
-            f"{count(most.n)} for: {most.reason}",
-        )
+        said = f"{share} % of {count(self.checked)} checked answers were accepted"
+        most = next((item for item in self.reasons if item.refused), None)
+        why = "" if most is None else f"; of the {count(refused)} others {count(most.n)} for: {most.reason}"
+        return (said + why,)
 
     def record(self) -> dict[str, list[dict[str, Any]]]:
         """Return what summary.json holds of it."""

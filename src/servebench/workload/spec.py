@@ -123,6 +123,8 @@ class ObjectivesSpec(Strict):
     chunk_gap: LimitsSpec | None = None
     e2e: LimitsSpec | None = None
     e2e_intended: LimitsSpec | None = None
+    e2e_with_retries: LimitsSpec | None = None
+    time_to_validated: LimitsSpec | None = None
     error_rate: Share | None = None
     accepted_share: LeastSpec | None = Field(default=None, description="of the checked answers, e.g. {min: 99%}")
     good_share: LeastSpec | None = Field(

@@ -16,8 +16,20 @@ from servebench.core.errors import InputError
 COUNT = 240
 
 
-def made(folder: Path, *, seed: int, factor: float = 1.0, minute: int = 0, failed: int = 0, **given: Any) -> Path:  # noqa: ANN401
-    """Write a run whose TTFT is `factor` times that of its seed, give or take 0.5 %."""
+def made(
+    folder: Path,
+    *,
+    seed: int,
+    factor: float = 1.0,
+    minute: int = 0,
+    failed: int = 0,
+    refused: int | None = None,
+    **given: Any,  # noqa: ANN401
+) -> Path:
+    """Write a run whose TTFT is `factor` times that of its seed, give or take 0.5 %.
+
+    `refused` answers did not pass their checks, all others did; None = nothing was asked.
+    """
     rng = np.random.default_rng(seed)
     ttft = rng.lognormal(np.log(100), 0.4, COUNT) * factor
     ttft *= np.exp(np.random.default_rng(seed * 1_000 + minute).normal(0, 0.005))
@@ -26,6 +38,9 @@ def made(folder: Path, *, seed: int, factor: float = 1.0, minute: int = 0, faile
     ]
     for index in range(failed):
         rows[index * 7] |= events() | {"outcome": "http_error", "output_tokens": None}
+    if refused is not None:
+        for index, made_row in enumerate(rows):
+            made_row["accepted"] = index >= refused
     manifest = {"seed": seed, "created_utc": f"2026-09-03T12:{minute:02d}:00Z", "schedule_hash": f"{seed:064d}"} | given
     return write_run(folder, RunSpec(rows=rows, phases=[steady("load", 0, COUNT / 10)], manifest=manifest))
 
@@ -80,6 +95,19 @@ def test_quality_must_not_drop_even_when_nobody_says_so(tmp_path: Path) -> None:
     found = compared(str(tmp_path / "base"), str(tmp_path / "new"))
     assert found.acceptance == "REJECTED"
     assert ("error_rate<+1%", "broken") in [(boundary.text, state) for boundary, state in found.boundaries]
+
+
+def test_accepted_answers_must_not_get_fewer_even_when_nobody_says_so(tmp_path: Path) -> None:
+    for k in range(3):
+        made(tmp_path / "base" / f"a{k}", seed=k + 1, minute=2 * k, refused=2)
+        made(tmp_path / "new" / f"b{k}", seed=k + 1, minute=2 * k + 1, factor=0.8, refused=14)
+    found = compared(str(tmp_path / "base"), str(tmp_path / "new"))
+    line = found.find(parse_wanted("accepted_share"))
+    assert line is not None
+    assert line.difference.change == pytest.approx(-12 / COUNT)
+    assert line.verdict == "worse"
+    assert found.acceptance == "REJECTED"
+    assert ("accepted_share>-1%", "broken") in [(boundary.text, state) for boundary, state in found.boundaries]
 
 
 def test_one_run_each_shows_both_tables_and_no_verdict(tmp_path: Path) -> None:
