@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from rich.cells import cell_len, set_cell_size
 
 from servebench.cli.display import CPU_LIMIT, HUB_LAG_LIMIT_MS
+from servebench.cli.encoding import in_ascii
 from servebench.cli.figures import UNDEFINED, bar, count, figure, minutes, sparkline
 from servebench.cli.status import ClientState, Quantiles, ServerState, Status
 from servebench.core.units import NS_PER_MS
@@ -81,7 +82,7 @@ def screen_lines(view: View, canvas: Canvas) -> list[str]:
     """
     status = view.status
     if canvas.width < 60:
-        return [_fit(_one_line(status), canvas.width)]
+        return [_drawn(_one_line(status), canvas)]
     lines = [_title(view, canvas)]
     if status.state in {"waiting", "preparing"}:
         lines.append(_before_load(status))
@@ -90,7 +91,7 @@ def screen_lines(view: View, canvas: Canvas) -> list[str]:
     if view.note:
         lines.append(f"NOTE      {view.note}")
     lines.append(_last_line(view))
-    return [_fit(line, canvas.width) for line in lines[:MAX_LINES]]
+    return [_drawn(line, canvas) for line in lines[:MAX_LINES]]
 
 
 def client_line(client: ClientState, *, unicode: bool) -> str:
@@ -268,6 +269,12 @@ def _share(part: float | None, whole: float | None) -> float | None:
 
 def _percent(share: float | None) -> str:
     return f"  {UNDEFINED} %" if share is None else f"{int(100 * share):>3} %"
+
+
+def _drawn(line: str, canvas: Canvas) -> str:
+    """Return a line as it may be put on the terminal: what it holds of others' names can neither steer nor widen it."""
+    safe = "".join(character if character.isprintable() else "?" for character in line)
+    return _fit(safe if canvas.unicode else in_ascii(safe), canvas.width)
 
 
 def _fit(line: str, width: int) -> str:

@@ -3,6 +3,8 @@
 from datetime import datetime, timedelta, timezone
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from rich.cells import cell_len
 
 from servebench.cli.figures import UNDEFINED
@@ -123,8 +125,32 @@ def test_the_last_line_says_what_ctrl_c_does_now() -> None:
 
 
 def test_without_utf8_only_ascii_is_drawn() -> None:
-    drawn = "\n".join(line for line in _lines(_view(), unicode=False) if "chunk gap" not in line)
+    drawn = "\n".join(_lines(_view(name="測試 café"), unicode=False))
     assert drawn.isascii()
+    assert "?? cafe" in drawn
+
+
+@given(name=st.text(max_size=60), model=st.text(max_size=60), width=st.integers(20, 120), unicode=st.booleans())
+def test_no_name_widens_a_line_adds_one_or_steers_the_terminal(
+    name: str, model: str, width: int, unicode: bool
+) -> None:
+    view = _view(name=name)
+    view.model, view.note = model, name
+    lines = _lines(view, width, unicode=unicode)
+    assert len(lines) <= 16
+    assert max(cell_len(line) for line in lines) <= width
+    assert all(line.isprintable() for line in lines)
+    assert unicode or all(line.isascii() for line in lines)
+
+
+@pytest.mark.parametrize("phase", ["burst", "測試", "e\u0301te\u0301"])
+def test_columns_stay_aligned_whatever_a_phase_is_called(phase: str) -> None:
+    lines = _lines(_view(phase=phase))
+    bars = [line for line in lines if line.startswith(("phase", "run"))]
+    assert {cell_len(line.partition(" %")[0]) for line in bars} == {cell_len(bars[0].partition(" %")[0])}
+    (head, *rows) = [line for line in lines if line.startswith(("LATENCY", "  TTFT", "  TPOT", "  chunk"))]
+    assert head[26:29] == "p50"
+    assert [(row[28].isdigit(), row[29]) for row in rows] == [(True, " ")] * 3
 
 
 def test_wide_characters_in_a_name_do_not_push_the_address_off() -> None:
