@@ -23,8 +23,8 @@ CHUNK_END = b"\n\n\r\n"
 
 _LF, _CR = b"\n\r"
 
-MAX_READS = 64
-"""Reads that are taken at once: some 60 us, after which the caller may look at the time."""
+MAX_READS, MOST_BYTES = 64, 1 << 15
+"""Reads and bytes that are taken at once, about: 0.1 ms, after which the caller may look at the time."""
 
 _LONGEST = 4096
 """Length up to which chunks are looked at; what a longer one costs is not its parsing."""
@@ -77,7 +77,7 @@ class Run(NamedTuple):
 
 
 def take_plain(reads: deque[tuple[bytes, int, int]], decode: DecodePlain) -> Run:
-    """Take from the left the reads that hold plain events only, at most MAX_READS, and return what they say.
+    """Take from the left some reads that hold plain events only, and return what they say.
 
     The first must begin where a chunk and an event do; then each next one does.
     """
@@ -87,13 +87,13 @@ def take_plain(reads: deque[tuple[bytes, int, int]], decode: DecodePlain) -> Run
     places: list[int] = []
     taken = size = 0
     frames = _FRAMES
-    while reads and taken < MAX_READS:
+    while reads and taken < MAX_READS and size < MOST_BYTES:
         data, stamp_ns, delay_ns = reads[0]
         length = len(data)
         marks, skip = frames[length]
         if not (data.startswith(marks) and data.endswith(CHUNK_END)):
-            several = _plain_texts(data, decode)
-            if not several:
+            several, whole = plain_texts(data, decode)
+            if whole < length:
                 break
             texts += several
             stamps_ns += [stamp_ns] * len(several)
@@ -117,19 +117,26 @@ def take_plain(reads: deque[tuple[bytes, int, int]], decode: DecodePlain) -> Run
     return Run(texts, stamps_ns, delays_ns, places, taken, size)
 
 
-def _plain_texts(data: bytes, decode: DecodePlain) -> list[str] | None:
-    """Return the texts of a read of several plain chunks, None for anything else."""
-    *pieces, rest = data.split(CHUNK_END)
-    if rest or len(pieces) < 2:
-        return None
-    texts = []
+def plain_texts(data: bytes, decode: DecodePlain) -> tuple[list[str], int]:
+    """Return the texts of the plain chunks that these bytes begin with, and how many bytes those are."""
+    *pieces, _ = data.split(CHUNK_END)
+    texts: list[str] = []
+    taken = 0
     for piece in pieces:
-        marks, skip = _FRAMES[len(piece) + 4]
+        length = len(piece) + len(CHUNK_END)
+        marks, skip = _FRAMES[length]
         payload = piece[skip:]
         if not piece.startswith(marks) or _LF in payload or _CR in payload:
-            return None
+            break
         try:
             texts.append(decode(payload))
         except REFUSALS:
-            return None
-    return texts
+            break
+        taken += length
+    return texts, taken
+
+
+def same_read(texts: list[str], stamp_ns: int, delay_ns: int) -> Run:
+    """Return plain events of the read at hand, which is counted already."""
+    count = len(texts)
+    return Run(texts, [stamp_ns] * count, [delay_ns] * count, [0] * count, 0, 0)

@@ -14,7 +14,7 @@ from servebench.wire.endpoint import Endpoint
 from servebench.wire.http import ResponseParser, retry_after_s
 from servebench.wire.lenient import clip, excerpt
 from servebench.wire.outcome import End, Facts, Ruling, judge
-from servebench.wire.plain import CHUNK_END, DecodePlain, take_plain
+from servebench.wire.plain import CHUNK_END, DecodePlain, plain_texts, same_read, take_plain
 
 __all__ = ["End", "Timeline"]
 
@@ -132,20 +132,43 @@ class Timeline:
 
     def feed(self, data: bytes, stamp_ns: int, delay_ns: int) -> None:
         """Take the bytes of one read. `delay_ns` -1 = no kernel stamp, then `stamp_ns` is the client's own clock."""
-        account, http = self._account, self._http
-        account.begin_read(stamp_ns, min(delay_ns, _INT32_MAX))
+        self._account.begin_read(stamp_ns, min(delay_ns, _INT32_MAX))
         self.response_bytes += len(data)
+        if self._decode_plain is None:
+            self._parse(data)
+        else:
+            self._parse_chunks(data, self._decode_plain)
+        self._bound()
+
+    def _parse_chunks(self, data: bytes, decode: DecodePlain) -> None:
+        """Parse a read of several sorts of chunks one by one, those of the common sort together."""
+        begin = 0
+        while begin < len(data):
+            if self._plain_next:
+                texts, taken = plain_texts(data[begin:], decode)
+                if texts:
+                    self._account.add_plain(same_read(texts, self._account.stamp_ns, self._account.delay_ns))
+                begin += taken
+                self._note_look(found=bool(texts), more=begin == len(data))
+            end = data.find(CHUNK_END, begin) + len(CHUNK_END)
+            if end < len(CHUNK_END):
+                end = len(data)
+            if begin < end:
+                self._parse(data[begin:end])
+            begin = end
+
+    def _parse(self, data: bytes) -> None:
+        """Take bytes of the read at hand, of any sort, and see whether the common sort may follow."""
+        account, http = self._account, self._http
         was_complete = http.complete
         parts = http.feed(data)
         if self.headers_ns is None and http.head_done:
-            self.headers_ns = stamp_ns
+            self.headers_ns = account.stamp_ns
             self._body.open(http)
         for part in parts:
             if account.closed:
                 break
             self._body.feed(part)
-        if self.response_bytes > _MANY_BYTES:
-            account.bound()
         if http.complete and not was_complete:
             self._body.end()
         if self._wait:
@@ -161,18 +184,24 @@ class Timeline:
         if not self._plain_next or self._decode_plain is None:
             return 0
         account, run = self._account, take_plain(reads, self._decode_plain)
-        if not run.reads:
-            # Look less often for plain events in an answer of other ones.
-            self._pause = self._wait = min(2 * self._pause + 1, _LONGEST_PAUSE)
-            self._plain_next = False
-            return 0
-        self._pause = 0
-        account.add_plain(run)
-        self.response_bytes += run.size
-        if self.response_bytes > _MANY_BYTES:
-            account.bound()
-            self._plain_next = not account.closed
+        self._note_look(found=run.reads > 0, more=run.reads > 0)
+        if run.reads:
+            account.add_plain(run)
+            self.response_bytes += run.size
+            self._bound()
         return run.reads
+
+    def _note_look(self, *, found: bool, more: bool) -> None:
+        """Look less often for plain events in an answer of other ones; `more` = the next bytes may be plain again."""
+        self._pause = 0 if found else min(2 * self._pause + 1, _LONGEST_PAUSE)
+        self._wait = self._pause
+        self._plain_next = more
+
+    def _bound(self) -> None:
+        """Close an account of more events than any answer has."""
+        if self.response_bytes > _MANY_BYTES:
+            self._account.bound()
+            self._plain_next = self._plain_next and not self._account.closed
 
     def _may_be_plain(self, data: bytes, parts: list[bytes]) -> bool:
         """Whether the next read begins where a chunk and an event do, and a plain event is nothing new.

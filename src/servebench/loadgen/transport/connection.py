@@ -44,6 +44,7 @@ _CLOSED_EARLY = {
     _HANDSHAKE: Lost(Loss.CONNECT, "the server closed during the TLS handshake", "tls_error"),
 }
 
+_PEEK = int(socket.MSG_PEEK | socket.MSG_DONTWAIT)
 _IN, _OUT = select.EPOLLIN, select.EPOLLOUT
 
 
@@ -135,7 +136,7 @@ class Connection:
         if self.closed:
             return False
         try:
-            self._sock.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
+            self._sock.recv(1, _PEEK)
         except BlockingIOError:
             return True
         except OSError:
