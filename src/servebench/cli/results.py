@@ -28,13 +28,22 @@ RUN = click.Path(path_type=Path, file_okay=False)
 @option("--show-invalid", is_flag=True, help="Print the table of an INVALID run too.")
 @option("--no-report", is_flag=True, help="Do not write report.html.")
 @option("--no-compact", is_flag=True, help="Leave small parts as they are.")
-def merge(*, run: Path, as_json: bool, show_invalid: bool, no_report: bool, no_compact: bool) -> int:
+@option("--executor", metavar="dask://HOST:PORT", help="Dask cluster that shares the reading and sees the same files.")
+def merge(
+    *, run: Path, as_json: bool, show_invalid: bool, no_report: bool, no_compact: bool, executor: str | None
+) -> int:
     """Check that the parts of a run are complete; write run.json, summary.json, tables/*.csv and report.html.
 
     Also for a run whose master died. Rows are not changed; small parts of a run that ended in order are put together.
     Exit code: that of the verdict.
     """
-    wanted = Wanted(as_json=as_json, show_invalid=show_invalid, report=not no_report, compact=not no_compact)
+    wanted = Wanted(
+        as_json=as_json,
+        show_invalid=show_invalid,
+        report=not no_report,
+        compact=not no_compact,
+        executor=executor,
+    )
     return show_results(run, wanted)
 
 
