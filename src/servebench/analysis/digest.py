@@ -29,7 +29,7 @@ from servebench.analysis.objectives import Result, assess, overall
 from servebench.analysis.seals import MERGED, check_seals
 from servebench.analysis.source import RunData, declared_objectives, load_run
 from servebench.analysis.standouts import Scene, stand_out
-from servebench.analysis.tables import Table, in_order, percentile_table
+from servebench.analysis.tables import TURNS, Table, has_later_turns, in_order, percentile_table
 from servebench.analysis.token_counts import TokenCounts, token_counts
 from servebench.analysis.verdict import Facts, PhaseFacts, judge, lag_limit_ns
 from servebench.metrics import METRIC_BY_NAME, formulas
@@ -69,6 +69,8 @@ class Digest:
     findings: Findings
     acceptance: Acceptance
     cache: CacheClaim | None
+    turns: Table | None
+    """First and later turns apart; None where there are no conversations."""
     server: ServerSide
     standouts: tuple[str, ...]
 
@@ -141,6 +143,7 @@ def digest(run: RunData) -> Digest:
         model=_most(run, "model"),
         findings=findings,
         cache=claim,
+        turns=percentile_table(run, (TURNS,)) if has_later_turns(run) else None,
         server=server,
         acceptance=accepted,
         standouts=(*accepted.sentences, *findings.sentences[:MOST_FINDINGS], *server.sentences, *stand_out(scene))[

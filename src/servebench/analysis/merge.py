@@ -70,6 +70,8 @@ def write_outputs(folder: Path, found: Digest) -> None:
     except OSError as error:
         raise refused(folder / TABLES, error) from error
     write_atomic(folder / TABLES / "percentiles.csv", as_csv(found.table).encode())
+    if found.turns is not None:
+        write_atomic(folder / TABLES / "turns.csv", as_csv(found.turns).encode())
     write_atomic(folder / TABLES / "curve.csv", curve_csv(found.curve).encode())
     write_atomic(folder / TABLES / "phases.csv", _records_csv([phase.record() for phase in found.phases]).encode())
     arrivals = [item.record() for item in found.findings.arrivals]

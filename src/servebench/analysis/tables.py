@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from servebench.analysis.columns import words
+from servebench.analysis.columns import floats, words
 from servebench.analysis.gaps import first_alike, gap_statistics
 from servebench.analysis.numbers import plain
 from servebench.analysis.rates import rate_over
@@ -28,8 +28,11 @@ _OF_OUTPUT_TOKENS = frozenset({"output_token_throughput", "total_token_throughpu
 POOLED = "all"
 """Name of the group that holds every measured row."""
 
-GROUPABLE: tuple[str, ...] = tuple(
-    field.name for field in REQUESTS_SCHEMA if not pa.types.is_list(field.type) and not field.name.endswith("_ns")
+TURNS = "turns"
+"""Groups the turns of conversations: first ones, which begin a prompt, and later ones, behind a history."""
+GROUPABLE: tuple[str, ...] = (
+    *(f.name for f in REQUESTS_SCHEMA if not pa.types.is_list(f.type) and not f.name.endswith("_ns")),
+    TURNS,
 )
 
 
@@ -174,7 +177,14 @@ def _groups(run: RunData, by: tuple[str, ...], *, warmup: bool) -> Iterator[_Gro
         yield _Group(key=(POOLED,), counted=rows, rows=rows & ~run.spoiled, working=everyone, windows=every)
 
 
+def has_later_turns(run: RunData) -> bool:
+    """Return whether any request is a later turn of a conversation."""
+    return bool((floats(run.table, "turn") > 0).any())
+
+
 def _labels(run: RunData, name: str) -> npt.NDArray[np.object_]:
+    if name == TURNS:
+        return np.where(floats(run.table, "turn") > 0, "later", "first").astype(object)
     found = words(run.table, name)
     return np.where([label is None for label in found], "null", found) if len(found) else found
 
