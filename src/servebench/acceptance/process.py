@@ -19,7 +19,7 @@ from servebench.core.errors import ServebenchError
 from servebench.core.units import NS_PER_S, format_duration
 
 READ_BYTES = 1 << 16
-NICE = 10
+NICE = 5
 """Behind the worker, whose stamps come first."""
 _AGAIN_S = 0.05
 """Between two interruptions, for a function that swallowed the first."""
