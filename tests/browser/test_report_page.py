@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.builders import busy_run
+from tests.builders import S, busy_run
+from tests.engine_builders import ADDRESS, counters, write_events, write_pages
 
 from servebench.analysis.digest import examine
 from servebench.analysis.report import several_page, write_page, write_report
@@ -58,7 +59,19 @@ CONTRAST = """() => {
 
 @pytest.fixture(scope="module")
 def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_report(busy_run(tmp_path_factory.mktemp("report") / "run", model=NASTY))
+    folder = busy_run(tmp_path_factory.mktemp("report") / "run", model=NASTY)
+    seconds = range(0, 200, 2)
+    for number, source in enumerate((ADDRESS, NASTY)):
+        pages = []
+        for t in seconds:
+            gauges = {"running": t % 7, "waiting": t % 3, "kv_usage": (t % 10) / 10, "output_tokens": 90.0 * t}
+            hits = {"prefix_hits": 3.0 * t, "prefix_queries": 10.0 * t, "prompt_tokens": 300.0 * t}
+            pages.append((t * S, counters(3 * t, ttft=0.09, queue=0.01, e2e=0.4) | gauges | hits))
+        write_pages(folder, pages, source=source, number=number)
+    hardware = [(t * S, {"gpu_busy": 0.5, "gpu_power": 300.0 + t}) for t in seconds]
+    write_pages(folder, hardware, kind="hardware", dialect="dcgm", source="http://127.0.0.1:9400/metrics")
+    write_events(folder, {"kind": "engine", "data": {"source": "http://127.0.0.1:1/metrics", "why": NASTY}})
+    return write_report(folder)
 
 
 @pytest.fixture(scope="module")
@@ -84,6 +97,8 @@ def test_the_report_draws_alone_and_fits_the_screen(browser: Any, report: Path, 
     plots = page.locator("[data-plot]").count()
     assert plots >= 8
     assert page.locator("[data-plot] svg.main-svg").count() >= plots
+    told = page.locator("[data-plot]").evaluate_all("found => found.map((one) => one.dataset.plot)")
+    assert {"where-time-goes", "server-requests", "server-ttft", "server-shares", "hardware", "power"} <= set(told)
     assert said == []
     assert [url for url in asked if not url.startswith(("file:", "data:", "blob:"))] == []
     assert page.evaluate("document.documentElement.scrollWidth") <= width
