@@ -2,8 +2,8 @@
 
 from servebench.analysis.digest import Digest
 from servebench.analysis.numbers import UNDEFINED, bounds, count, significant
-from servebench.analysis.render import as_markdown, escape_pipes
-from servebench.analysis.words import STATE_GLYPHS, printable, verdict_glyph, verdict_words
+from servebench.analysis.render import as_markdown, markdown_text
+from servebench.analysis.words import STATE_GLYPHS, verdict_glyph, verdict_words
 
 
 def summary_markdown(found: Digest) -> str:
@@ -11,14 +11,14 @@ def summary_markdown(found: Digest) -> str:
     manifest, counts = found.manifest, found.counts
     verdict = manifest.verdict
     title = "no verdict" if verdict is None else f"{verdict_glyph(verdict)} {verdict_words(verdict)}"
-    model = f" on {_text(found.model)}" if found.model else ""
-    lines = [f"**{title}**: {_text(manifest.name)}{model}, run {_text(manifest.run_id)}", ""]
-    lines += [f"- {_text(reason)}" for reason in (verdict.reasons if verdict else ())]
+    model = f" on {markdown_text(found.model)}" if found.model else ""
+    lines = [f"**{title}**: {markdown_text(manifest.name)}{model}, run {markdown_text(manifest.run_id)}", ""]
+    lines += [f"- {markdown_text(reason)}" for reason in (verdict.reasons if verdict else ())]
     lines += [
         f"- {count(counts.rows)} measured requests: {count(counts.ok)} ok, {count(counts.failed)} failed, "
         f"{count(counts.cancelled)} cancelled, {count(counts.shed)} shed; {count(counts.lost)} lost, "
         f"{count(counts.late)} late",
-        *(f"- {_text(sentence)}" for sentence in found.standouts),
+        *(f"- {markdown_text(sentence)}" for sentence in found.standouts),
         "",
     ]
     if found.objectives:
@@ -31,11 +31,3 @@ def summary_markdown(found: Digest) -> str:
         lines.append("")
     note = f"Latency of ok requests; {UNDEFINED}: undefined, or too few samples."
     return "\n".join([*lines, as_markdown(found.table), note]) + "\n"
-
-
-def _text(text: str) -> str:
-    """Return text of a run without control characters, and without what Markdown or HTML would take as its own."""
-    safe = escape_pipes(printable(text))
-    for mark in "`*_[]<>":
-        safe = safe.replace(mark, f"\\{mark}" if mark not in "<>" else {"<": "&lt;", ">": "&gt;"}[mark])
-    return safe

@@ -3,13 +3,14 @@
 import csv
 import io
 import unicodedata
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import msgspec
 
 from servebench.analysis.numbers import UNDEFINED, count, significant
 from servebench.analysis.table_rows import STATISTICS, TableRow
 from servebench.analysis.tables import Table
+from servebench.analysis.words import printable
 from servebench.metrics import METRIC_BY_NAME
 
 SHOWN: tuple[str, ...] = ("mean", "p50", "p95", "p99", "p999", "max")
@@ -47,10 +48,11 @@ def for_people(table: Table, *, every: bool = False) -> tuple[TableRow, ...]:
     return tuple(row for row in table.rows if shows(row.metric))
 
 
-def _cells(table: Table, row: TableRow) -> list[str]:
+def _cells(table: Table, row: TableRow, shown: Callable[[str], str] = printable) -> list[str]:
+    """Return the cells of a row; `shown` makes text of the run harmless where it goes."""
     unit, divisor = shown_unit(row)
     numbers = [None if (value := getattr(row, name)) is None else value / divisor for name in SHOWN]
-    return [row.metric, unit, *row.group, count(row.n), *map(significant, numbers)]
+    return [row.metric, unit, *map(shown, row.group), count(row.n), *map(significant, numbers)]
 
 
 def _header(table: Table) -> list[str]:
@@ -97,15 +99,16 @@ def as_markdown(table: Table, *, every: bool = False) -> str:
         f"| {' | '.join(head)} |",
         f"| {' | '.join(['---'] * (2 + len(table.by)) + ['---:'] * (1 + len(SHOWN)))} |",
     ]
-    lines += [
-        f"| {' | '.join(escape_pipes(cell) for cell in _cells(table, row))} |" for row in for_people(table, every=every)
-    ]
+    lines += [f"| {' | '.join(_cells(table, row, markdown_text))} |" for row in for_people(table, every=every)]
     return "\n".join(lines) + "\n"
 
 
-def escape_pipes(text: str) -> str:
-    """Return a text as one cell of a Markdown table."""
-    return text.replace("\\", "\\\\").replace("|", "\\|").replace("\n", " ")
+def markdown_text(text: str) -> str:
+    """Return text of a run without control characters, and without what Markdown or HTML would take as its own."""
+    safe = printable(text.replace("\n", " ")).replace("\\", "\\\\").replace("&", "&amp;")
+    for mark in "`*_[]|<>":
+        safe = safe.replace(mark, {"<": "&lt;", ">": "&gt;"}.get(mark, f"\\{mark}"))
+    return safe
 
 
 def as_json(table: Table) -> str:

@@ -16,11 +16,14 @@ import jinja2
 from markupsafe import Markup
 from plotly.offline import get_plotlyjs, get_plotlyjs_version
 
+from servebench.analysis.compare.result import Comparison
 from servebench.analysis.digest import Examined, examine
 from servebench.analysis.page import build_page
+from servebench.analysis.page.compared import build_comparison, sides
 from servebench.analysis.page.model import Page
 from servebench.analysis.page.several import Named, build_several, labels
 from servebench.analysis.plots import Plot, run_plots
+from servebench.analysis.plots.compared import comparison_plots
 from servebench.analysis.plots.several import Labelled, several_curves
 from servebench.analysis.plots.spread import pooled_distributions
 from servebench.shards.manifest import write_atomic
@@ -52,10 +55,16 @@ def several_page(runs: Sequence[tuple[Path, Examined]]) -> tuple[Page, tuple[Plo
     names = labels([examined.digest for _, examined in runs])
     named = [Named(name, folder, examined.digest) for name, (folder, examined) in zip(names, runs, strict=True)]
     plots = (
-        *several_curves([Labelled(run.label, run.digest, index) for index, run in enumerate(named)]),
+        *several_curves([Labelled(run.label, run.digest, index, run.label) for index, run in enumerate(named)]),
         *pooled_distributions([(name, examined.run) for name, (_, examined) in zip(names, runs, strict=True)]),
     )
     return build_several(named, plots), plots
+
+
+def comparison_page(found: Comparison) -> tuple[Page, tuple[Plot, ...]]:
+    """Return the page of a comparison, and its plots."""
+    plots = (*comparison_plots(found), *several_curves(sides(found)))
+    return build_comparison(found, plots), plots
 
 
 def write_page(path: Path, page: Page, plots: Sequence[Plot], *, assets: Path | None = None) -> None:

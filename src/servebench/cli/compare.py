@@ -1,15 +1,17 @@
 """Know the command `compare`, which says whether the one change helped without losing quality."""
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from servebench.cli.base import command, option, say
+from servebench.cli.finish import shown_path
 from servebench.core.errors import InputError
 from servebench.core.outcomes import ExitCode, Status
 
 if TYPE_CHECKING:
-    from servebench.analysis.compare.result import Asked
+    from servebench.analysis.compare.result import Asked, Comparison
     from servebench.analysis.compare.sides import Pairing
 
 
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
     "--allow", multiple=True, metavar="NAME", help="Mark this condition where it differs, and compare all the same."
 )
 @option("--strict", is_flag=True, help="Exit 1 also when a boundary is undecided.")
+@option("--report", "page", type=click.Path(path_type=Path, dir_okay=False), help="Write a page with plots there too.")
 @option("--format", "form", type=click.Choice(["text", "md", "json"]), default="text", show_default=True)
 def compare(
     *,
@@ -42,6 +45,7 @@ def compare(
     change: str | None,
     allow: tuple[str, ...],
     strict: bool,
+    page: Path | None,
     form: str,
 ) -> int:
     """Compare two sides. A side is a run, several with commas between, or a folder of runs; equal seeds make pairs.
@@ -51,6 +55,9 @@ def compare(
     """
     from servebench.analysis.compare import result
 
+    if page is not None and not page.absolute().parent.is_dir():
+        msg = f"{page.parent} is no folder; make it first, or name another file with --report"
+        raise InputError(msg)
     if not margin > 0:
         msg = f"--margin {margin:g} is not above 0"
         raise InputError(msg)
@@ -61,13 +68,15 @@ def compare(
         allowed=allow,
         change=change,
     )
-    text, code = judged(base, candidate, asked, form=form, strict=strict)
+    text, code = judged(base, candidate, asked, form=form, strict=strict, page=page)
     click.echo(text, nl=False)
     return code
 
 
-def judged(base: str, candidate: str, asked: "Asked", *, form: str = "text", strict: bool = False) -> tuple[str, int]:
-    """Return what a comparison of two sides says, and its exit code.
+def judged(
+    base: str, candidate: str, asked: "Asked", *, form: str = "text", strict: bool = False, page: Path | None = None
+) -> tuple[str, int]:
+    """Return what a comparison of two sides says, and its exit code; `page`: where to write it with plots too.
 
     Raises InputError where no runs make a pair.
     """
@@ -81,10 +90,19 @@ def judged(base: str, candidate: str, asked: "Asked", *, form: str = "text", str
         return "", invalid
     found = result.compare(pairing, asked)
     text = {"text": words.as_text, "md": words.as_markdown, "json": words.as_json}[form](found)
+    if page is not None:
+        _write_page(page, found)
     if found.judgement.refused:
         return text, ExitCode.BAD_INPUT
     missed = found.acceptance == "REJECTED" or (strict and found.acceptance == "UNDECIDED")
     return text, ExitCode.MISSED if missed else ExitCode.OK
+
+
+def _write_page(path: Path, found: "Comparison") -> None:
+    from servebench.analysis.report import comparison_page, write_page
+
+    write_page(path, *comparison_page(found))
+    say(f"page: {shown_path(path)}")
 
 
 def _invalid(pairing: "Pairing") -> int | None:

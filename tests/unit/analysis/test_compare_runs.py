@@ -189,3 +189,11 @@ def test_a_side_that_names_no_run_is_refused(tmp_path: Path) -> None:
         read_side(str(tmp_path))
     with pytest.raises(InputError, match="names no run"):
         read_side(",")
+
+
+def test_text_of_a_run_is_no_markup_of_a_pull_request_and_no_control_of_a_terminal(tmp_path: Path) -> None:
+    nasty = "fp8\x1b[2J|<img src=x>`*"
+    found = compared(*sides(tmp_path, 0.8, declared={"engine": "sim", "flags": nasty}))
+    assert "\x1b" not in as_text(found) + as_markdown(found)
+    assert "<img" not in as_markdown(found)
+    assert "&lt;img src=x&gt;\\`\\*" in as_markdown(found)

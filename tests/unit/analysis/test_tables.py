@@ -221,3 +221,15 @@ def test_a_request_that_was_sent_again_has_a_time_with_its_retries_and_one_witho
         "e2e_with_retries": (2, 250.0, 4500.0),
         "retry_waste": (1, 1000.0, 1000.0),
     }
+
+
+def test_a_phase_name_is_no_markup_and_no_control_character(tmp_path: Path) -> None:
+    name = "a|b\x1b[2J<img src=x>"
+    rows = [row(k, sent_ns=k * S, phase=name) for k in range(5)]
+    table = percentile_table(load_run(write_run(tmp_path / "run", RunSpec(rows=rows, phases=[steady(name, 0, 5)]))))
+    for text in (as_text(table), as_markdown(table)):
+        assert "\x1b" not in text
+    assert "<img" not in as_markdown(table)
+    lines = [line for line in as_markdown(table).splitlines() if "&lt;img" in line]
+    assert lines
+    assert all(line.replace("\\|", "").count("|") == as_markdown(table).splitlines()[0].count("|") for line in lines)

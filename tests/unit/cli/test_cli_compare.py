@@ -1,9 +1,12 @@
 """The command `compare`: what it prints where, and its exit codes."""
 
+import json
+import re
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from plotly.offline import get_plotlyjs
 from tests.builders import MS, RunSpec, events, row, steady, write_run
 
 from servebench.cli.compare import compare
@@ -45,3 +48,31 @@ def test_an_invalid_run_is_not_compared(tmp_path: Path) -> None:
     assert done.return_value == 3
     assert "INVALID" in done.stderr
     assert done.stdout == ""
+
+
+def test_a_page_with_the_changes_their_intervals_and_the_runs_is_written_beside(tmp_path: Path) -> None:
+    page = tmp_path / "comparison.html"
+    done = CliRunner().invoke(compare, [*sides(tmp_path, 70), "--report", str(page)], standalone_mode=False)
+    assert done.return_value == 0
+    text = page.read_text(encoding="utf-8").replace(get_plotlyjs(), "")
+    assert "B ACCEPTED: TTFT p95 falls by" in text
+    match = re.search(r'<script type="application/json" id="plot-data">(.*?)</script>', text, re.DOTALL)
+    assert match is not None
+    plots = json.loads(match[1])
+    (better,) = [trace for trace in plots["changes"]["data"] if trace["name"] == "better"]
+    row = better["y"].index("TTFT p95")
+    assert better["x"][row] == pytest.approx(-28.4, abs=1)
+    assert {"throughput", "ttft-load"} <= set(plots)
+
+
+def test_a_refused_comparison_has_a_page_that_says_why_and_shows_no_change(tmp_path: Path) -> None:
+    base, candidate = sides(tmp_path, 70)
+    for seed in (1, 2, 3):
+        manifest = tmp_path / f"b{seed}" / "run.json"
+        manifest.write_text(manifest.read_text().replace("7c1e" * 16, "9" * 64))
+    page = tmp_path / "comparison.html"
+    done = CliRunner().invoke(compare, [base, candidate, "--report", str(page)], standalone_mode=False)
+    assert done.return_value == 2
+    text = page.read_text(encoding="utf-8").replace(get_plotlyjs(), "")
+    assert "not compared: schedule" in text
+    assert 'data-plot="changes"' not in text

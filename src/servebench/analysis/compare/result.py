@@ -78,7 +78,8 @@ class Line:
     def verdict(self) -> str:
         """Return better, worse, the same within the margin, or inconclusive."""
         if not self.word.startswith("differs"):
-            shown = f"{100 * self.margin:g} points" if self.wanted.is_share else f"{100 * self.margin:g} %"
+            size = f"{100 * self.margin:g}"
+            shown = f"{size} point{'' if size == '1' else 's'}" if self.wanted.is_share else f"{size} %"
             return f"same within {shown}" if self.word.startswith("same") else "inconclusive"
         rises = self.difference.change > 0
         side = "better" if rises is (self.wanted.metric in HIGHER_IS_BETTER) else "worse"

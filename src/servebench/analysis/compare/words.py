@@ -7,7 +7,8 @@ import msgspec
 from servebench.analysis.compare.paired import LEAST_PAIRS, Difference, pairs_wanted
 from servebench.analysis.compare.result import Comparison, LevelLine, Line
 from servebench.analysis.numbers import UNDEFINED, plain, significant
-from servebench.analysis.render import align
+from servebench.analysis.render import align, markdown_text
+from servebench.analysis.words import printable
 from servebench.metrics import METRIC_BY_NAME
 
 _GLYPHS = {"ACCEPTED": "✓", "REJECTED": "✗", "UNDECIDED": "?"}
@@ -53,7 +54,8 @@ def _intro(found: Comparison) -> list[str]:
     return lines + [f"! {mark}" for mark in found.marks]
 
 
-def _way_out(found: Comparison) -> list[str]:
+def way_out(found: Comparison) -> list[str]:
+    """Return why a comparison was refused, and what to type to have it all the same."""
     names = " ".join(f"--allow {item.name}" for item in found.judgement.refused)
     return [
         "One change at a time: what else differs may be the reason of a difference.",
@@ -63,34 +65,35 @@ def _way_out(found: Comparison) -> list[str]:
 
 def as_text(found: Comparison) -> str:
     """Return the comparison for a terminal."""
-    lines = [headline(found), *_intro(found)]
+    lines = [printable(line) for line in (headline(found), *_intro(found))]
     if found.judgement.refused:
-        return "\n".join([*lines, *_way_out(found)]) + "\n"
-    lines += align(_table(found), 2)
+        return "\n".join([*lines, *map(printable, way_out(found))]) + "\n"
+    lines += align(comparison_table(found), 2)
     if found.levels:
-        lines += ["", f"{found.primary.title} by load level", *align(_level_table(found.levels), 2)]
-    return "\n".join([*lines, *_notes(found)]) + "\n"
+        lines += ["", f"{found.primary.title} by load level", *map(printable, align(level_table(found.levels), 2))]
+    return "\n".join([*lines, *notes(found)]) + "\n"
 
 
 def as_markdown(found: Comparison) -> str:
     """Return the comparison for a pull request."""
-    lines = [f"**{headline(found)}**", "", *(f"- {line}" for line in _intro(found))]
+    lines = [f"**{markdown_text(headline(found))}**", "", *(f"- {markdown_text(line)}" for line in _intro(found))]
     if found.judgement.refused:
-        return "\n".join([*lines, *(f"- {line}" for line in _way_out(found))]) + "\n"
-    lines += ["", *_rows(_table(found))]
+        return "\n".join([*lines, *(f"- {markdown_text(line)}" for line in way_out(found))]) + "\n"
+    lines += ["", *_rows(comparison_table(found))]
     if found.levels:
-        lines += ["", f"{found.primary.title} by load level", "", *_rows(_level_table(found.levels))]
-    return "\n".join([*lines, "", *(f"- {note}" for note in _notes(found))]) + "\n"
+        lines += ["", f"{found.primary.title} by load level", "", *_rows(level_table(found.levels))]
+    return "\n".join([*lines, "", *(f"- {markdown_text(note)}" for note in notes(found))]) + "\n"
 
 
 def _rows(table: list[list[str]]) -> list[str]:
     head, *rows = table
-    escaped = [[cell.replace("|", "\\|") for cell in row] for row in rows]
+    escaped = [[markdown_text(cell) for cell in row] for row in rows]
     rule = ["---"] * 2 + ["---:"] * (len(head) - 3) + ["---"]
     return [f"| {' | '.join(row)} |" for row in (head, rule, *escaped)]
 
 
-def _table(found: Comparison) -> list[list[str]]:
+def comparison_table(found: Comparison) -> list[list[str]]:
+    """Return the head and a row per metric."""
     rows = [["metric", "unit", "A", "B", "change", "95 % interval", "verdict"]]
     single = len(found.pairing.pairs) < LEAST_PAIRS
     for line in found.lines:
@@ -103,7 +106,8 @@ def _table(found: Comparison) -> list[list[str]]:
     return rows
 
 
-def _level_table(levels: tuple[LevelLine, ...]) -> list[list[str]]:
+def level_table(levels: tuple[LevelLine, ...]) -> list[list[str]]:
+    """Return the head and a row per load level."""
     rows = [["phase", "level", "offered /s", "A", "B", "change", "95 % interval"]]
     for item in levels:
         step = UNDEFINED if item.step is None else str(item.step + 1)
@@ -122,18 +126,19 @@ def _bounds(found: Difference) -> str:
     return f"[{100 * found.lo:+.1f}, {100 * found.hi:+.1f}]"
 
 
-def _notes(found: Comparison) -> list[str]:
-    notes = [f"boundary {boundary.text}: {state}" for boundary, state in found.boundaries]
+def notes(found: Comparison) -> list[str]:
+    """Return what to know beside the table: boundaries, what so many pairs can find, how many would settle it."""
+    said = [f"boundary {boundary.text}: {state}" for boundary, state in found.boundaries]
     line = found.find(found.primary)
     if line is not None and line.difference.detectable is not None:
         smallest = _percent(line.difference.detectable)
-        notes.append(f"{line.difference.pairs} pairs find a change of {smallest} in {line.wanted.title} 4 times in 5.")
+        said.append(f"{line.difference.pairs} pairs find a change of {smallest} in {line.wanted.title} 4 times in 5.")
         more = pairs_wanted(line.difference, line.margin)
         if line.verdict == "inconclusive" and more is not None:
-            notes.append(f"About {more} pairs would settle {line.wanted.title}.")
+            said.append(f"About {more} pairs would settle {line.wanted.title}.")
     if any(item.wanted != found.primary for item in found.lines) and len(found.pairing.pairs) >= LEAST_PAIRS:
-        notes.append("Words of the other metrics allow for their number (Holm).")
-    return notes
+        said.append("Words of the other metrics allow for their number (Holm).")
+    return said
 
 
 def as_json(found: Comparison) -> str:

@@ -13,7 +13,7 @@ from servebench.analysis import palette
 from servebench.analysis.numbers import bounds, count, significant
 from servebench.analysis.objectives import Result
 from servebench.analysis.plots.figure import HEAD_ROOM, Plot, PlotData, axis_unit, figure, line
-from servebench.analysis.plots.tracks import Track
+from servebench.analysis.plots.tracks import Track, first_of_legends
 from servebench.analysis.saturation import Saturation
 from servebench.metrics import METRIC_BY_NAME
 
@@ -43,8 +43,9 @@ def throughput_plot(tracks: Sequence[Track], marks: Sequence[Mark], limits: Sequ
     panel = _panel(tracks)
     top = max(max(p.level.offered_per_s, p.achieved_per_s) for track in tracks for p in track.points)
     drawn = _frame(tracks, panel, top)
+    shown = first_of_legends(tracks)
     for track in tracks:
-        _draw(drawn, track, panel)
+        _draw(drawn, track, panel, in_legend=track.name in shown)
     for mark in marks:
         _mark_saturation(drawn, mark, top)
     for limit in limits:
@@ -86,7 +87,7 @@ def _frame(tracks: Sequence[Track], panel: Panel, top: float) -> go.Figure:
     return drawn
 
 
-def _draw(drawn: go.Figure, track: Track, panel: Panel) -> None:
+def _draw(drawn: go.Figure, track: Track, panel: Panel, *, in_legend: bool) -> None:
     """Draw one track into the three panels; p50 and p95 of the latency bound a band."""
     name = escape(track.name)
 
@@ -97,9 +98,9 @@ def _draw(drawn: go.Figure, track: Track, panel: Panel) -> None:
                 x=track.offered,
                 y=y,
                 yaxis=axis,
-                name=name,
-                legendgroup=name,
-                showlegend=axis == "y",
+                name=escape(track.legend),
+                legendgroup=escape(track.legend),
+                showlegend=axis == "y" and in_legend,
                 mode="lines+markers",
                 line=settings,
                 marker={"symbol": track.symbol, "size": 8},
@@ -139,7 +140,7 @@ def _band(track: Track, panel: Panel) -> go.Scatter:
         line={"width": 0},
         fill="toself",
         fillcolor=_faint(track.colour),
-        legendgroup=escape(track.name),
+        legendgroup=escape(track.legend),
         showlegend=False,
         hoverinfo="skip",
     )

@@ -13,11 +13,15 @@ _QUANTILE = dict(QUANTILES)
 
 
 class Track(NamedTuple):
-    """One line of a plot: its name and its points by rising offered rate; `number` picks colour and marker."""
+    """One line of a plot: its name and its points by rising offered rate; `number` picks colour and marker.
+
+    Lines of one `legend` have one entry there, as they have one colour.
+    """
 
     name: str
     number: int
     points: tuple[CurvePoint, ...]
+    legend: str
 
     @property
     def colour(self) -> str:
@@ -40,14 +44,25 @@ class Track(NamedTuple):
         return [None if value is None else value / divisor for value in found]
 
 
-def tracks_of(points: Sequence[CurvePoint], label: str | None = None, index: int = 0) -> tuple[Track, ...]:
-    """Return a track per phase in order of time; `label` names the run they are of, whose colour is `index`."""
+class Of(NamedTuple):
+    """Whose tracks: the name of a run, the place of its colour, and what the legend calls it."""
+
+    label: str
+    colour: int
+    legend: str
+
+
+def tracks_of(points: Sequence[CurvePoint], of: Of | None = None) -> tuple[Track, ...]:
+    """Return a track per phase in order of time; `of` = the run they are of, where there are several."""
     phases = tuple(dict.fromkeys(point.level.phase for point in points))
     found = []
     for number, phase in enumerate(phases):
         mine = sorted((p for p in points if p.level.phase == phase), key=lambda p: p.level.offered_per_s)
-        name = phase if label is None else label if len(phases) == 1 else f"{label}, {phase}"
-        found.append(Track(name, number if label is None else index, tuple(mine)))
+        if of is None:
+            found.append(Track(phase, number, tuple(mine), phase))
+        else:
+            name = of.label if len(phases) == 1 else f"{of.label}, {phase}"
+            found.append(Track(name, of.colour, tuple(mine), of.legend))
     return tuple(found)
 
 
@@ -60,3 +75,11 @@ def hidden_words(tracks: Sequence[Track], metric: str) -> str:
         if hidden:
             found.append(f"{q} needs {count(needed(_QUANTILE[q]))} samples: hidden at {hidden} of {len(rows)} levels.")
     return " ".join(found)
+
+
+def first_of_legends(tracks: Sequence[Track]) -> frozenset[str]:
+    """Return the names of the tracks that stand in the legend for all of theirs."""
+    first: dict[str, str] = {}
+    for track in tracks:
+        first.setdefault(track.legend, track.name)
+    return frozenset(first.values())

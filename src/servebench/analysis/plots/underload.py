@@ -12,7 +12,7 @@ from servebench.analysis.numbers import bounds, count, significant
 from servebench.analysis.objectives import Result
 from servebench.analysis.plots.figure import HEAD_ROOM, Plot, PlotData, axis_unit, figure
 from servebench.analysis.plots.throughput import Mark, throughput_plot
-from servebench.analysis.plots.tracks import Track, hidden_words, tracks_of
+from servebench.analysis.plots.tracks import Track, first_of_legends, hidden_words, tracks_of
 from servebench.analysis.saturation import Saturation
 from servebench.metrics import METRIC_BY_NAME
 
@@ -47,14 +47,16 @@ def tokens_plot(tracks: Sequence[Track]) -> Plot:
     top = max(point.output_tokens_per_s for track in tracks for point in track.points)
     drawn = figure("requests in flight, mean", "output tokens per second", top)
     drawn.update_layout(hovermode="closest")
-    rows = []
+    rows, first = [], first_of_legends(tracks)
     for track in tracks:
         ordered = sorted(track.points, key=lambda point: point.in_flight_mean)
         drawn.add_trace(
             go.Scatter(
                 x=[round(point.in_flight_mean, 3) for point in ordered],
                 y=[round(point.output_tokens_per_s, 2) for point in ordered],
-                name=escape(track.name),
+                name=escape(track.legend),
+                legendgroup=escape(track.legend),
+                showlegend=track.name in first,
                 mode="lines+markers",
                 line={"color": track.colour, "width": 2},
                 marker={"symbol": track.symbol, "size": 9},
@@ -90,16 +92,21 @@ def latency_plot(wanted: Wanted, tracks: Sequence[Track]) -> Plot:
     drawn = figure("offered (requests per second)", f"{known.title} ({unit})", top / divisor)
     drawn.update_xaxes(range=[0, max(rate for track in tracks for rate in track.offered) * HEAD_ROOM])
     drawn.update_layout(hovermode="closest")
+    first = first_of_legends(tracks)
     for track in tracks:
         for q in shown:
             drawn.add_trace(_line(wanted, track, q, (unit, divisor)))
+            if wanted.colours == "track":
+                drawn.data[-1].showlegend = q == shown[0] and track.name in first
     if limit is not None and limit.limit <= top:
         _limit_line(drawn, limit, divisor)
     worst = max(
         (v for t in tracks for q in shown for v in t.latency(metric, q, divisor) if v is not None), default=None
     )
     title = known.title[0].upper() + known.title[1:]
-    words = f"{title} {', '.join(shown) or 'of too few samples'} against offered per second"
+    styles = {"p50": "solid", "p95": "dashed", "p99": "dotted"}
+    names = ", ".join(q if wanted.colours == "quantile" else f"{q} ({styles[q]})" for q in shown)
+    words = f"{title} {names or 'of too few samples'} against offered per second"
     summary = f"{words}; largest {significant(worst)} {unit}." if shown else f"{words}."
     return Plot(
         name=f"{metric}-load",
@@ -152,9 +159,9 @@ def _line(wanted: Wanted, track: Track, q: str, scale: tuple[str, float]) -> go.
     return go.Scatter(
         x=track.offered,
         y=track.latency(wanted.metric, q, divisor),
-        name=q if by_quantile else f"{name}, {q}",
-        legendgroup=q if by_quantile else name,
-        showlegend=track.number == 0 or not by_quantile,
+        name=q if by_quantile else escape(track.legend),
+        legendgroup=q if by_quantile else escape(track.legend),
+        showlegend=track.number == 0,
         mode="lines+markers",
         line={
             "color": palette.QUANTILE_COLOURS[q] if by_quantile else track.colour,
