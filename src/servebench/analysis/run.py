@@ -9,12 +9,14 @@ from os import PathLike
 from pathlib import Path
 
 import pandas as pd
+import plotly.graph_objects as go
 
 from servebench.analysis.curve import CurvePoint
 from servebench.analysis.digest import Digest, Examined, examine
 from servebench.analysis.findings import Findings
 from servebench.analysis.frames import chunks_frame, curve_frame, requests_frame, table_frame
 from servebench.analysis.numbers import count
+from servebench.analysis.plots import Plot, run_plots
 from servebench.analysis.tables import percentile_table
 from servebench.analysis.words import verdict_glyph, verdict_words
 from servebench.core.errors import InputError
@@ -85,6 +87,22 @@ class Run:
         """Return throughput and latency under load, one row per measured level."""
         return curve_frame(self.points)
 
+    def plot(self, name: str = "throughput") -> go.Figure:
+        """Return a figure of the report, in its colours.
+
+        Raises InputError for an unknown name, naming those that exist.
+        """
+        if name not in self._plots:
+            msg = f'no plot "{name}"; there are {", ".join(self._plots)}'
+            raise InputError(msg)
+        return self._plots[name].figure
+
+    @cached_property
+    def _plots(self) -> dict[str, Plot]:
+        found = self.digest
+        plots = run_plots(self.examined.run, found.curve, found.objectives, found.server, found.findings.saturation)
+        return {plot.name: plot for plot in plots}
+
     @property
     def points(self) -> tuple[CurvePoint, ...]:
         """The levels behind `curve()`."""
@@ -107,7 +125,7 @@ class Run:
             ("requests", f"planned {planned}, rows {rows}, lost {lost}"),
             ("measured", f"{count(counts.rows)}, of them ok {count(counts.ok)}"),
             ("phases", ", ".join(phase.name for phase in self.digest.phases)),
-            ("next", "run.table(), run.curve(), run.requests, run.chunks()"),
+            ("next", "run.table(), run.curve(), run.plot(), run.requests, run.chunks()"),
         ]
 
     def __repr__(self) -> str:

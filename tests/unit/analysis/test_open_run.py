@@ -71,3 +71,25 @@ def test_reading_writes_nothing(tmp_path: Path) -> None:
     before = sorted(folder.rglob("*"))
     servebench.open_run(folder).table()
     assert sorted(folder.rglob("*")) == before
+
+
+def test_a_plot_of_the_report_is_a_figure_and_a_misspelt_one_lists_the_known(tmp_path: Path) -> None:
+    run = servebench.open_run(small_run(tmp_path / "run", count=20))
+    assert run.plot("ecdf-ttft").data[0].name == "load (n 20)"
+    with pytest.raises(InputError, match="throughput"):
+        run.plot("thruput")
+
+
+def test_the_card_names_verdict_objectives_rows_planned_lost_phases_and_the_next_call(tmp_path: Path) -> None:
+    card = repr(servebench.open_run(busy_run(tmp_path / "run")))
+    for word in (
+        "verdict",
+        "objective",
+        "TTFT p95 < 800 ms",
+        "planned",
+        "rows",
+        "lost 0",
+        "warmup, ramp, burst",
+        "run.table()",
+    ):
+        assert word in card
