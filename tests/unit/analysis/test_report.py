@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 from plotly.offline import get_plotlyjs
-from tests.builders import RunSpec, S, busy_run, events, row, steady, write_run
+from tests.builders import RunSpec, S, busy_run, events, row, small_run, steady, write_run
 
+from servebench.analysis.digest import examine
+from servebench.analysis.page import build_page
 from servebench.analysis.page.conditions import without_secrets
 from servebench.analysis.report import write_report
 
@@ -93,3 +95,12 @@ def test_the_command_shows_no_password_and_no_key() -> None:
     assert without_secrets("https://user:secret@host:1/v1?key=abc") == "https://host:1/v1"
     assert without_secrets("--rate") == "--rate"
     assert without_secrets("what?") == "what?"
+
+
+def test_the_percentile_table_says_what_a_quantile_needs_and_nothing_twice(tmp_path: Path) -> None:
+    text = " ".join(parsed(write_report(small_run(tmp_path / "run", count=20))).text)
+    assert "p95 needs 200, p99 needs 1,000, p999 needs 10,000" in text
+    table = build_page(examine(tmp_path / "run").digest, ()).tables[0]
+    assert [row[2] for row in table.rows if row[0] == "TTFT"] == ["load"]
+    busy = build_page(examine(busy_run(tmp_path / "busy")).digest, ()).tables[0]
+    assert [row[2] for row in busy.rows if row[0] == "TTFT"] == ["ramp", "burst", "all"]

@@ -5,8 +5,9 @@ from servebench.analysis.digest import Digest
 from servebench.analysis.numbers import UNDEFINED, bounds, clock, count, significant
 from servebench.analysis.page.model import PageTable
 from servebench.analysis.render import SHOWN, for_people, shown_unit
+from servebench.analysis.tables import POOLED, QUANTILES
 from servebench.analysis.words import STATE_GLYPHS
-from servebench.metrics import METRIC_BY_NAME
+from servebench.metrics import METRIC_BY_NAME, needed
 
 _ENDS = ("p95_lo", "p95_hi")
 OBJECTIVES_NOTE = (
@@ -29,7 +30,11 @@ def tables(found: Digest) -> tuple[PageTable, ...]:
 
 def _percentiles(found: Digest) -> PageTable:
     rows = []
-    for row in for_people(found.table):
+    shown = for_people(found.table)
+    one_phase = len({row.group for row in shown} - {(POOLED,)}) == 1  # then the pooled rows say the same again
+    for row in shown:
+        if one_phase and row.group == (POOLED,):
+            continue
         unit, divisor = shown_unit(row)
         numbers = [None if (value := getattr(row, name)) is None else value / divisor for name in (*SHOWN, *_ENDS)]
         title = METRIC_BY_NAME[row.metric].title
@@ -42,9 +47,15 @@ def _percentiles(found: Digest) -> PageTable:
         rows=tuple(rows),
         left=3,
         pooled=True,
-        note=f"Latency of ok requests. {UNDEFINED}: undefined, or fewer samples than 10 / (1 - q). "
+        note=f"Latency of ok requests. {UNDEFINED}: undefined, or too few samples: {_needs()}. "
         "Metrics of minor interest are in tables/percentiles.csv.",
     )
+
+
+def _needs() -> str:
+    """Return how many samples each shown quantile needs."""
+    shown = [(name, q) for name, q in QUANTILES if name in SHOWN and name != "p50"]
+    return ", ".join(f"{name} needs {count(needed(q))}" for name, q in shown)
 
 
 def _curve(found: Digest) -> PageTable:
