@@ -5,7 +5,8 @@ from servebench.analysis.digest import Digest
 from servebench.analysis.numbers import UNDEFINED, bounds, clock, count, significant
 from servebench.analysis.page.model import PageTable
 from servebench.analysis.render import SHOWN, for_people, shown_unit
-from servebench.analysis.tables import POOLED, QUANTILES
+from servebench.analysis.table_rows import QUANTILES
+from servebench.analysis.tables import POOLED
 from servebench.analysis.words import STATE_GLYPHS
 from servebench.metrics import METRIC_BY_NAME, needed
 
