@@ -19,6 +19,7 @@ EXPECTED: dict[str, tuple[str, dict[str, float], set[str]]] = {
             "batch_size": 0,
             "kv_usage": 0,
             "preemptions": 0,
+            "aborted": 0,
             "prefix_queries": 160,
             "prefix_hits": 0,
             "prompt_tokens": 160,

@@ -25,6 +25,7 @@ from servebench.analysis.engine_side import ServerSide, server_side
 from servebench.analysis.findings import Findings, find
 from servebench.analysis.health import Health, spoiled_seconds
 from servebench.analysis.held_back import held_back
+from servebench.analysis.leaving import Leaving, leaving
 from servebench.analysis.objectives import Result, assess, overall
 from servebench.analysis.seals import MERGED, check_seals
 from servebench.analysis.source import RunData, declared_objectives, load_run
@@ -68,6 +69,7 @@ class Digest:
     model: str | None
     findings: Findings
     acceptance: Acceptance
+    leaving: Leaving
     cache: CacheClaim | None
     turns: Table | None
     """First and later turns apart; None where there are no conversations."""
@@ -103,7 +105,7 @@ def digest(run: RunData) -> Digest:
     phases = count_phases(run, books)
     counts = count_measured(run, phases)
     results, findings, server, accepted = _objectives(run), find(run), server_side(run), acceptance(run)
-    claim = cache_claim(run, server.telemetry)
+    claim, left = cache_claim(run, server.telemetry), leaving(run, server.telemetry)
     facts = Facts(
         engine=run.manifest.engine,
         stop_cause=run.manifest.stop_cause,
@@ -146,9 +148,14 @@ def digest(run: RunData) -> Digest:
         turns=percentile_table(run, (TURNS,)) if has_later_turns(run) else None,
         server=server,
         acceptance=accepted,
-        standouts=(*accepted.sentences, *findings.sentences[:MOST_FINDINGS], *server.sentences, *stand_out(scene))[
-            :MOST_STANDOUTS
-        ],
+        leaving=left,
+        standouts=(
+            *accepted.sentences,
+            *left.sentences,
+            *findings.sentences[:MOST_FINDINGS],
+            *server.sentences,
+            *stand_out(scene),
+        )[:MOST_STANDOUTS],
     )
 
 

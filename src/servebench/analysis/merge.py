@@ -130,6 +130,7 @@ def summary_json(found: Digest) -> bytes:
         "percentiles": found.table.records(),
         "curve": [point.record() for point in found.curve],
         "acceptance": found.acceptance.record(),
+        "leaving": found.leaving.record(),
         "cache": None if found.cache is None else found.cache.record(),
         "lengths": None if found.findings.lengths is None else found.findings.lengths.record(),
         "findings": _findings(found.findings),

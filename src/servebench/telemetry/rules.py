@@ -50,6 +50,7 @@ _VLLM_CORE = (
     Rule("prefix_hits", ("vllm:prefix_cache_hits_total", "vllm:gpu_prefix_cache_hits_total")),
     Rule("prompt_tokens", ("vllm:prompt_tokens_total",)),
     Rule("output_tokens", ("vllm:generation_tokens_total",)),
+    Rule("aborted", ("vllm:request_success_total",), where=(("finished_reason", "abort"),)),
     *_timed("ttft", "vllm:time_to_first_token_seconds"),
     *_timed("queue", "vllm:request_queue_time_seconds"),
     *_timed("e2e", "vllm:e2e_request_latency_seconds"),

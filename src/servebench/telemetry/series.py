@@ -30,6 +30,7 @@ ENGINE_SERIES: tuple[Series, ...] = (
     Series("accepted_tokens", "counter", "tokens", "proposed tokens that were kept"),
     Series("prompt_tokens", "counter", "tokens", "prompt tokens taken in"),
     Series("output_tokens", "counter", "tokens", "tokens generated"),
+    Series("aborted", "counter", "requests", "requests that ended because their client had left"),
     Series("ttft_s", "counter", "s", "received to first token, summed over requests"),
     Series("ttft_n", "counter", "requests", "requests in ttft_s"),
     Series("queue_s", "counter", "s", "time in the engine's queue, summed over requests"),
