@@ -14,6 +14,8 @@ from servebench.metrics.events import NO_GAP, Stretches, TokenEvents
 from servebench.shards.manifest import Manifest
 
 SHARES = 1 << 20
+MOST_SECONDS = 90 * 86_400
+"""Longest series by second, 90 days: a stamp beyond it is of another clock, and is in no series."""
 _Number = TypeVar("_Number", np.int64, np.float64)
 
 
@@ -100,6 +102,8 @@ class FlowBuilder:
             self.found.append((filled // size + self.rows, filled % size, cells[filled].astype(np.float64)))
 
     def _count_seconds(self, second: IntArray, tokens: FloatArray) -> None:
+        known = second < MOST_SECONDS
+        second, tokens = second[known], tokens[known]
         size = int(second.max(initial=0)) + 1
         self.shares = _padded(self.shares, size)
         # A float64 holds whole numbers up to 2**53: a block would have to bring 8 thousand million tokens in a second.
@@ -109,7 +113,8 @@ class FlowBuilder:
         second, runs = _runs(events)
         longest = np.maximum.reduceat(events.gap_ns, runs)
         counted = clean[np.searchsorted(events.offsets, runs, side="right") - 1] & (longest > NO_GAP)
-        self.longest = _padded(self.longest, int(second.max()) + 1)
+        counted &= second < MOST_SECONDS
+        self.longest = _padded(self.longest, int(second[counted].max(initial=0)) + 1)
         np.maximum.at(self.longest, second[counted], longest[counted])
 
     def merge(self, other: "FlowBuilder") -> None:

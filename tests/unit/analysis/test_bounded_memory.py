@@ -17,6 +17,7 @@ from servebench.analysis.pool import helpers
 from servebench.analysis.rates import rate_over
 from servebench.analysis.source import RunData, load_run
 from servebench.analysis.tables import percentile_table
+from servebench.analysis.timeline import MAX_BINS, timeline
 from servebench.analysis.windows import phase_windows
 from servebench.core.errors import InputError, ShardError
 
@@ -83,6 +84,17 @@ def test_a_small_run_is_merged_and_reported_without_pandas(tmp_path: Path) -> No
         "write_report(folder, found); sys.exit('pandas' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", script, str(folder)], check=False, timeout=100).returncode == 0
+
+
+def test_a_stamp_of_another_clock_makes_no_series_of_decades(tmp_path: Path) -> None:
+    epoch = 1_788_437_523 * S
+    strange = row(1, sent_ns=S) | events((epoch, "content"), (epoch + S, "content")) | {"end_ns": epoch + S}
+    folder = write_run(tmp_path / "run", RunSpec(rows=[row(0, sent_ns=0), strange], phases=[steady("load", 0, 20)]))
+    run = load_run(folder)
+    assert run.flow.per_second.tolist() == [4.0]
+    assert run.flow.longest_gap_ns.tolist() == [10.0 * MS]
+    assert len(timeline(run).start_s) <= MAX_BINS + 2
+    assert rate_over("output_token_throughput", run, list(phase_windows(run).values())) == pytest.approx(4 / 20)
 
 
 def test_a_part_that_changes_while_it_is_read_is_refused(tmp_path: Path) -> None:
