@@ -23,7 +23,7 @@ from servebench.analysis.seals import faults_beside
 from servebench.analysis.time_axis import TimeAxis
 from servebench.core.errors import ShardError
 from servebench.metrics import ChunkColumns, RequestColumns
-from servebench.metrics.columns import BoolArray, EventFacts, FloatArray, IntArray, join, join_facts, row_blocks, take
+from servebench.metrics.columns import BoolArray, EventFacts, FloatArray, IntArray, join, join_facts, row_blocks
 from servebench.metrics.events import NO_GAP, Stretches, facts_of, token_events
 from servebench.metrics.exact import Tally
 from servebench.metrics.formulas import REQUEST_FORMULAS, within
@@ -182,10 +182,7 @@ def _assembled(folder: Path, manifest: Manifest, reading: Reading, executor: Exe
     place = np.empty(len(order), np.int64)
     place[order] = np.arange(len(order))
     table, seq, attempt = table.take(fixed_column(order, pa.int64())).combine_chunks(), seq[order], attempt[order]
-    joined = join(reading.columns)
-    reading.columns.clear()
-    columns = replace(take(joined, order), replaced=_replaced(seq, attempt))
-    del joined
+    columns = replace(join(reading.columns, order), replaced=_replaced(seq, attempt))
     columns = replace(columns, first_sent_ns=_first_sent_ns(seq, columns.sent_ns))
     columns = replace(columns, good=_good(columns, manifest))
     return RunData(

@@ -196,16 +196,21 @@ def take(c: RequestColumns, rows: BoolArray | IntArray) -> RequestColumns:
     return replace(c, **_each(c, rows), events=EventFacts(**_each(c.events, rows)))
 
 
-def join(parts: list[RequestColumns]) -> RequestColumns:
-    """Return the requests of all parts, one after the other."""
+def join(parts: list[RequestColumns], order: IntArray) -> RequestColumns:
+    """Return the requests of all parts, numbered one part after the other, in an order of these numbers.
+
+    Empties the list, column by column: a large run has no room for all of it twice.
+    """
     if not parts:
         return RequestColumns.blank(0)
-    own = {
-        f.name: np.concatenate([getattr(p, f.name) for p in parts])
-        for f in fields(RequestColumns)
-        if f.name != "events"
-    }
-    return RequestColumns(**own, events=join_facts([p.events for p in parts]))
+    own = {f.name: [getattr(p, f.name) for p in parts] for f in fields(RequestColumns) if f.name != "events"}
+    facts = {f.name: [getattr(p.events, f.name) for p in parts] for f in fields(EventFacts)}
+    parts.clear()
+    return RequestColumns(**_in_order(own, order), events=EventFacts(**_in_order(facts, order)))
+
+
+def _in_order(pieces: dict[str, list[npt.NDArray[Any]]], order: IntArray) -> dict[str, npt.NDArray[Any]]:
+    return {name: np.concatenate(pieces.pop(name))[order] for name in list(pieces)}
 
 
 def join_facts(parts: Sequence[EventFacts]) -> EventFacts:
