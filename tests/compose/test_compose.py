@@ -160,7 +160,14 @@ def survived(stack: Stack) -> Survived:
     os.kill(int(inspect(names[0], "{{.State.Pid}}")), signal.SIGKILL)
     subprocess.run(["docker", "stop", names[1]], check=True, capture_output=True)
     figures = stack.ask_prometheus("up", "servebench_run_running", "servebench_ttft_seconds_count")
-    output, _ = run.communicate(timeout=300)
+    try:
+        output, _ = run.communicate(timeout=240)
+    except subprocess.TimeoutExpired:
+        events = (folder / "events.jsonl").read_text(encoding="utf-8")
+        logs = stack.compose("--profile", "headless", "logs", "--tail", "30").stdout
+        run.kill()
+        run.communicate()
+        pytest.fail(f"the run did not end\n{events}\n{logs}")
     return Survived(folder, run.returncode, output, killed, stopped, figures)
 
 
