@@ -56,6 +56,7 @@ def _properties() -> Node:
         "percentiles": _list(_percentiles()),
         "curve": _list({"type": "object", "required": ["phase", "step", "offered_per_s", "achieved_per_s"]}),
         "acceptance": {"type": "object"},
+        "leaving": {"type": "object"},
         "cache": _or_null({"type": "object"}),
         "lengths": _or_null({"type": "object"}),
         "findings": _record({name: _list({"type": "object"}) for name in _FINDINGS}),
