@@ -10,7 +10,7 @@ THIRD_PARTY = {"httptools", "msgspec", "numpy", "pyarrow"}
 """What servebench may bring into a worker besides what Locust has loaded already."""
 
 TAKEN_WHERE_FOUND = {"cloudpickle"}
-"""What pyarrow takes for its pickles where something else has installed it: the test cluster does, servebench does not."""
+"""What pyarrow takes for its pickles where it is installed: for the test cluster, never for servebench."""
 
 NOT_FOR_WORKERS = ("analysis", "cli", "loadgen.desk", "loadgen.master", "loadgen.scrape", "sim", "telemetry")
 
