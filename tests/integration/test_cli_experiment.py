@@ -147,7 +147,7 @@ def test_a_capacity_is_found_below_saturation_and_written_down(tmp_path: Path, e
         "--probes",
         "4",
         "--start",
-        "20",
+        "32",
         "--requests",
         "200",
     )
@@ -167,7 +167,7 @@ def test_a_capacity_is_found_below_saturation_and_written_down(tmp_path: Path, e
     if any(probe["spoiled"] for probe in found["probes"]):
         return
     assert found["status"] in {"found", "not resolved"}
-    assert 15 < found["lo"] < found["hi"] < 60
+    assert 20 < found["lo"] < found["hi"] < 70
     assert "CAPACITY" in done.stdout
 
 

@@ -95,6 +95,8 @@ def answer(plan: Plan, probes: Sequence[Probe]) -> Answer:
     lo, hi = (found.load * math.exp(side * _BOUNDS * found.se) for side in (-1, 1))
     if found.failed is not None:
         hi = min(hi, max(found.failed, found.load))
+    if found.passed is not None:
+        lo = max(lo, min(found.passed, found.load))
     resolved = found.se <= plan.resolved_se
     return Answer(
         status="found" if resolved else "not resolved",
