@@ -131,6 +131,14 @@ def opened(browser: Any, address: str) -> tuple[Any, list[str]]:  # noqa: ANN401
     return page, complaints
 
 
+def await_running(page: Any, address: str) -> None:  # noqa: ANN401 - playwright has no types
+    """Wait until a start by request has begun: a page opened before it shows the Start form and stays with it."""
+    for _ in range(SLOW_MS // 200):
+        if page.request.get(f"{address}/stats/requests").json()["state"] in {"spawning", "running"}:
+            return
+        page.wait_for_timeout(200)
+
+
 def submit(page: Any, **fields: str) -> None:  # noqa: ANN401 - playwright has no types
     for name, value in fields.items():
         page.fill(f"input[name={name}]", value)
@@ -255,10 +263,7 @@ def test_a_shipped_workload_is_chosen_and_drives_itself(desk: str, browser: Any)
     assert not refused["success"]
     assert 'workload "none of ours" is none of' in refused["message"]
     assert page.request.post(f"{desk}/swarm", form=form).json()["success"]
-    for _ in range(200):  # Locust's page shows its form until the run has begun
-        if page.request.get(f"{desk}/servebench/live").json()["run"]["state"] == "running":
-            break
-        page.wait_for_timeout(200)
+    await_running(page, desk)
     page.goto(f"{desk}/?tab=llm")
     page.wait_for_function("document.querySelector('#sb-llm .bar')?.innerText.includes('replay')", timeout=SLOW_MS)
     assert page.is_disabled("#sb-llm button:has-text('Apply')"), "the plan sets the rate"
@@ -275,6 +280,7 @@ def test_phases_have_their_dots_rows_and_limits_and_reset_asks_first(desk: str, 
     assert page.request.post(
         f"{desk}/swarm", form={"user_count": "1", "spawn_rate": "1", "drive": "as planned"}
     ).json()["success"]
+    await_running(page, desk)
     page.goto(f"{desk}/?tab=llm")
     page.wait_for_function("document.querySelectorAll('#sb-llm .legend path.dot').length === 2", timeout=2 * SLOW_MS)
     dots = page.locator("#sb-llm figure:has-text('against load')")
