@@ -69,16 +69,16 @@ if ! docker image inspect "$image" >/dev/null 2>&1; then
   scratch=$(mktemp -d)
   trap 'rm -rf "$scratch"' EXIT
   packages=ca-certificates,libssl3,libffi8,libsqlite3-0,zlib1g,libbz2-1.0,liblzma5,libreadline8,libexpat1,libuuid1,libgomp1
-  debootstrap --variant=minbase --include=$packages bookworm "$scratch/root" >"$state/debootstrap.log" 2>&1 ||
+  debootstrap --variant=minbase --include=$packages bookworm "$scratch/base" >"$state/debootstrap.log" 2>&1 ||
     no "debootstrap failed: $(tail -1 "$state/debootstrap.log")"
   # TLS inside builds has to accept what it accepts on this machine.
-  cp /etc/ssl/certs/ca-certificates.crt "$scratch/root/etc/ssl/certs/"
+  cp /etc/ssl/certs/ca-certificates.crt "$scratch/base/etc/ssl/certs/"
   tar -C "$prefix" --exclude=__pycache__ --exclude=test --exclude='*.a' --exclude=site-packages -cf - bin include lib share |
-    tar -C "$scratch/root/usr/local" -xf -
-  mkdir -p "$scratch/root/usr/local/lib/python$version/site-packages"
-  cp -a "$prefix/lib/python$version"/site-packages/pip* "$scratch/root/usr/local/lib/python$version/site-packages/"
-  rm -rf "$scratch"/root/var/cache/apt/archives/*.deb "$scratch"/root/var/lib/apt/lists/* "$scratch"/root/usr/share/{doc,man}/*
-  chroot "$scratch/root" /sbin/ldconfig
-  tar -C "$scratch/root" -c . | docker import \
+    tar -C "$scratch/base/usr/local" -xf -
+  mkdir -p "$scratch/base/usr/local/lib/python$version/site-packages"
+  cp -a "$prefix/lib/python$version"/site-packages/pip* "$scratch/base/usr/local/lib/python$version/site-packages/"
+  rm -rf "$scratch"/base/var/cache/apt/archives/*.deb "$scratch"/base/var/lib/apt/lists/* "$scratch"/base/usr/share/{doc,man}/*
+  chroot "$scratch/base" /sbin/ldconfig
+  tar -C "$scratch/base" -c . | docker import \
     -c 'ENV PATH=/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin LANG=C.UTF-8' -c 'CMD ["python3"]' - "$image" >/dev/null
 fi
