@@ -124,6 +124,7 @@ OK = {
     "triton/generate_stream": Seen(
         "content content content content content", "tok0 tok1 tok2 tok3 tok4 ", None, None, "toy"
     ),
+    "triton/generate_whole": Seen("", "3 words", None, NO_COUNTS, "whole"),
     "handmade/kserve_numbers": Seen("", None, None, NO_COUNTS, "iris"),
     "handmade/kserve_tensors": Seen("content", "ab", None, None, "toy"),
     "mlserver/infer": Seen("", "HI", None, NO_COUNTS, "toy"),

@@ -158,9 +158,9 @@ MOCK = page({"object": "list", "data": [{"id": "mock", "object": "model", "owned
             (
                 NOT_FOUND,
                 NOT_FOUND,
-                NOT_FOUND,
                 page({"name": "mlserver", "version": "1.7.1", "extensions": []}),
-                NOT_FOUND,
+                "dialects/kserve/v2_model",
+                "dialects/mlserver/infer_stream",
             ),
             id="MLServer",
         ),
@@ -197,21 +197,32 @@ def test_tgi_is_asked_by_its_own_endpoint(replay: Replay) -> None:
 def test_ollama_is_found_by_its_tags(replay: Replay) -> None:
     body = b'{"models":[{"name":"llama3.2:1b"}]}'
     tags = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body)
-    url, log = replay(NOT_FOUND, NOT_FOUND, tags, "dialects/handmade/ollama_text", NOT_FOUND)
+    url, log = replay(NOT_FOUND, NOT_FOUND, NOT_FOUND, tags, "dialects/handmade/ollama_text")
     code, output, _ = check(url)
     assert code == 0
     assert "target: {endpoint: ollama-chat, model: llama3.2:1b}" in output
     assert len(asked(log)) == 5, "at most five requests"
 
 
-def test_triton_is_found_by_its_protocol_and_wants_a_model(replay: Replay) -> None:
-    body = b'{"name":"triton","version":"2.50.0","extensions":[]}'
-    about = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body)
-    url, log = replay(NOT_FOUND, NOT_FOUND, NOT_FOUND, about, "dialects/triton/generate_stream")
+def test_triton_is_found_by_its_protocol_and_asked_by_the_input_that_its_model_declares(replay: Replay) -> None:
+    captures = ("models/triton-v2", "models/triton-toy", "dialects/triton/generate_stream")
+    url, log = replay(NOT_FOUND, NOT_FOUND, *captures)
     code, output, _ = check(url, "--model", "toy")
-    assert code in {0, 2}
+    assert code == 0
     assert "8002" in output
+    assert "target: {endpoint: triton-generate, model: toy}\n  requests: {params: {input_name: prompt}}" in output
     assert asked(log)[-1] == "POST /v2/models/toy/generate_stream HTTP/1.1"
+    body = b'{"prompt":"Count from one to twenty in words.","max_tokens":16,"stream":true}'
+    sent = [json.loads(line) for line in log.read_text(encoding="utf-8").splitlines() if '"request"' in line]
+    assert sent[-1]["body_bytes"] == len(body)
+
+
+def test_triton_without_a_model_wants_one(replay: Replay) -> None:
+    url, log = replay(NOT_FOUND, NOT_FOUND, "models/triton-v2")
+    code, _, errors = check(url)
+    assert code == 2
+    assert "--model NAME" in errors
+    assert len(asked(log)) == 3
 
 
 def test_an_answer_in_one_piece_fails(replay: Replay) -> None:

@@ -6,6 +6,8 @@ import os
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict
+from typing import Any
+from urllib.parse import quote
 
 import click
 
@@ -13,7 +15,7 @@ from servebench.cli.base import command, option
 from servebench.cli.findings import Facts, Finding, Metrics, findings, plain, summary, table, target_block
 from servebench.cli.finish import next_command
 from servebench.cli.probe import Prober
-from servebench.cli.recognise import NATIVE_ENDPOINT, gateway, listed_models, ollama_models, server_name
+from servebench.cli.recognise import NATIVE_ENDPOINT, gateway, listed_models, ollama_models, server_name, text_input
 from servebench.cli.way_options import Way, way_options
 from servebench.core.outcomes import ExitCode
 from servebench.core.target import Target, parse_target
@@ -22,6 +24,7 @@ from servebench.inquiry.models import MODELS, Question, judge
 from servebench.inquiry.secrets import Secrets, read_secrets
 from servebench.telemetry.exposition import read_page
 from servebench.telemetry.reading import canonical, missing_text
+from servebench.wire.endpoint import Endpoint
 from servebench.wire.endpoints import ENDPOINTS
 
 
@@ -62,7 +65,8 @@ def check(
     if failed:
         click.echo(summary(lines))
         return ExitCode.BAD_INPUT
-    click.echo(f"{summary(lines)} For the workload:\n  {target_block(facts)}")
+    block = target_block(facts).replace("\n", "\n  ")
+    click.echo(f"{summary(lines)} For the workload:\n  {block}")
     named = ("--model", facts.model) if facts.model is not None else ()
     shown = parse_target(url).redacted
     if facts.endpoint == "openai-chat":
@@ -91,12 +95,15 @@ def _gather(prober: Prober, *, model: str | None, endpoint: str | None) -> Facts
     server = server_name(headers=listed.headers, owners=owners, dialect=metrics.dialect if metrics else None)
     name = "openai-chat" if models else NATIVE_ENDPOINT.get(server or "", "openai-chat")
     if not models and server is None:
-        tags = prober.get("/api/tags")
-        models = ollama_models(tags.json()) if tags is not None and tags.status == http.HTTPStatus.OK else ()
-        server, name = ("Ollama", "ollama-chat") if models else _kserve(prober)
+        server, name = _kserve(prober)
+    if not models and server is None:
+        models = ollama_models(_page(prober, "/api/tags"))
+        server, name = ("Ollama", "ollama-chat") if models else (None, "openai-chat")
         wanted = model or (models[0].name if models else None)
-    name = endpoint or name
-    streamed = prober.stream(ENDPOINTS[name].at(wanted, stream=ENDPOINTS[name].streams), wanted)
+    asked = ENDPOINTS[endpoint or name]
+    named = _text_input(prober, asked, wanted)
+    params = {} if named is None else {"input_name": named}
+    streamed = prober.stream(asked.at(wanted, stream=asked.streams), wanted, params)
     return Facts(
         place=prober.target.authority,
         http_version=prober.http_version,
@@ -104,11 +111,12 @@ def _gather(prober: Prober, *, model: str | None, endpoint: str | None) -> Facts
         server=gateway(streamed.header_names) or server,
         models=models,
         model=wanted,
-        endpoint=name,
+        endpoint=asked.name,
         answer=streamed.answer,
         reused=prober.still_open(MODELS) if streamed.kept_alive else False,
         metrics=metrics,
         clock_offset_s=listed.clock_offset_s,
+        text_input=named,
     )
 
 
@@ -130,15 +138,28 @@ def metrics_of(page: Page | None, target: Target) -> Metrics | None:
 
 def _kserve(prober: Prober) -> tuple[str | None, str]:
     """Return server and endpoint of one that speaks the KServe protocol, else of one that tells nothing."""
-    page = prober.get("/v2")
-    said = page.json() if page is not None and page.status == http.HTTPStatus.OK else None
+    said = _page(prober, "/v2")
     name = said.get("name") if isinstance(said, dict) else None
     if not isinstance(name, str):
         return None, "openai-chat"
     return ("Triton", "triton-generate") if "triton" in name.lower() else (plain(name), "kserve-v2")
 
 
+def _text_input(prober: Prober, endpoint: Endpoint, model: str | None) -> str | None:
+    """Return the input that the model declares for text, where its dialect lets it and it is not the usual one."""
+    if endpoint.text_input is None or model is None:
+        return None
+    return text_input(_page(prober, f"/v2/models/{quote(model, safe='')}"), endpoint.text_input)
+
+
+def _page(prober: Prober, path: str) -> Any:  # noqa: ANN401 - whatever a server sends
+    """Return the JSON at a path, None where there is none."""
+    page = prober.get(path)
+    return page.json() if page is not None and page.status == http.HTTPStatus.OK else None
+
+
 def _as_json(facts: Facts, lines: Sequence[Finding]) -> str:
     target = {"endpoint": facts.endpoint, "model": facts.model}
-    whole = {"server": facts.server, "target": target, "findings": [asdict(line) for line in lines]}
+    params = {} if facts.text_input is None else {"input_name": facts.text_input}
+    whole = {"server": facts.server, "target": target, "params": params, "findings": [asdict(line) for line in lines]}
     return json.dumps(whole, ensure_ascii=False, indent=2)

@@ -3,7 +3,7 @@
 import json
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal
 
 from servebench.cli.recognise import Model
@@ -65,7 +65,8 @@ class Facts:
     reused: bool | None
     metrics: Metrics | None
     clock_offset_s: float | None
-    notes: tuple[str, ...] = field(default=())
+    text_input: str | None
+    """Input of the model that takes the text, where it is not the one that the dialect mostly has."""
 
 
 def findings(facts: Facts) -> list[Finding]:
@@ -100,9 +101,11 @@ def summary(lines: Sequence[Finding]) -> str:
 
 
 def target_block(facts: Facts) -> str:
-    """Return the line of a workload file that asks this service, as YAML."""
+    """Return the lines of a workload file that ask this service, as YAML; a line break between two."""
     model = f", model: {_scalar(facts.model)}" if facts.model is not None else ""
-    return f"target: {{endpoint: {facts.endpoint}{model}}}"
+    named = facts.text_input
+    params = "" if named is None else f"\nrequests: {{params: {{input_name: {_scalar(named)}}}}}"
+    return f"target: {{endpoint: {facts.endpoint}{model}}}{params}"
 
 
 def plain(text: str) -> str:

@@ -5,6 +5,7 @@ The streamed answer goes through the same reader that the load goes through, so 
 
 import socket
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from servebench.core.errors import InputError
@@ -14,7 +15,7 @@ from servebench.inquiry.call import Caller, Page
 from servebench.inquiry.secrets import Secrets
 from servebench.inquiry.way import approach_to
 from servebench.wire.approach import Approach
-from servebench.wire.endpoint import Endpoint
+from servebench.wire.endpoint import Endpoint, ParamValue
 from servebench.wire.outcome import End
 from servebench.wire.request import request_head
 from servebench.wire.timeline import Timeline
@@ -90,14 +91,14 @@ class Prober:
         except InputError:
             return None
 
-    def stream(self, endpoint: Endpoint, model: str | None) -> Streamed:
-        """Return the answer to one small request.
+    def stream(self, endpoint: Endpoint, model: str | None, params: Mapping[str, ParamValue]) -> Streamed:
+        """Return the answer to one small request, with `params` as a workload's `requests.params`.
 
         Raises InputError when the service cannot be reached any more.
         """
         self.requests += 1
         body = endpoint.body(
-            model=model, messages=(Message("user", PROMPT),), max_tokens=MAX_TOKENS, stream=True, params={}
+            model=model, messages=(Message("user", PROMPT),), max_tokens=MAX_TOKENS, stream=True, params=params
         )
         way, head = self.way(endpoint), request_head(request_id="servebench-check-0")
         data = way.render("POST", self.target.path(endpoint.path), head, body)

@@ -68,6 +68,15 @@ def ollama_models(page: Any) -> tuple[Model, ...]:  # noqa: ANN401 - whatever a 
     return tuple(Model(name, None) for name in names if isinstance(name, str))
 
 
+def text_input(page: Any, usual: str) -> str | None:  # noqa: ANN401 - whatever a server sends
+    """Return the input of text that a KServe model declares, where none is called `usual`; None: nothing to say."""
+    rows = page.get("inputs") if isinstance(page, dict) else None
+    found = [row for row in rows if isinstance(row, dict)] if isinstance(rows, list) else []
+    names = [row.get("name") for row in found if row.get("datatype") == "BYTES"]
+    named = [name for name in names if isinstance(name, str) and name]
+    return None if not named or usual in named else named[0]
+
+
 def _context(row: Mapping[str, Any]) -> int | None:
     meta = row.get("meta")
     places = (

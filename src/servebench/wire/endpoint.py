@@ -114,7 +114,8 @@ class Endpoint(NamedTuple):
     go out with every request; `key_header` is where the dialect looks for the key besides Authorization.
     `end_mark` are bytes that the terminal event holds: a read with them is worth parsing at once. `decode_plain` is a
     short cut for the events that most events are, None = there is none. `pin` gives the parameters that make an answer
-    as long as its limit, None = the dialect has none.
+    as long as its limit, None = the dialect has none. `text_input` is what the input that takes the text is mostly
+    called, in dialects whose models declare inputs of their own; the param `input_name` names another.
     """
 
     name: str
@@ -131,6 +132,7 @@ class Endpoint(NamedTuple):
     key_header: str | None = None
     decode_plain: DecodePlain | None = None
     pin: Callable[[int], Mapping[str, ParamValue]] | None = None
+    text_input: str | None = None
 
     def headers_with(self, headers: Mapping[str, str]) -> dict[str, str]:
         """Return the dialect's own headers and those given, which win; a bearer key also goes where the dialect looks.

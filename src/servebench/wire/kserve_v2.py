@@ -25,6 +25,7 @@ class _Response(msgspec.Struct, gc=False):
     error: Any = None
 
 
+TEXT_INPUT = "prompt"
 _MAY_BE_TEXT = frozenset({"BYTES", None})
 
 
@@ -42,7 +43,7 @@ def body(
     """
     rest = {key: value for key, value in params.items() if key != "input_name"}
     tensor = {
-        "name": str(params.get("input_name") or "prompt"),
+        "name": str(params.get("input_name") or TEXT_INPUT),
         "shape": [1],
         "datatype": "BYTES",
         "parameters": {"content_type": "str"},
@@ -106,4 +107,5 @@ KSERVE_V2 = Endpoint(
     decode_event=decode_event,
     decode_body=decode_body,
     ending=Ending.BODY,
+    text_input=TEXT_INPUT,
 )

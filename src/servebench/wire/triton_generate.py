@@ -14,6 +14,7 @@ from servebench.wire.dialect import CONTENT, OTHER, compact, failed, no_answer, 
 from servebench.wire.endpoint import Delta, Ending, Endpoint, ParamValue
 from servebench.wire.lenient import join_parts
 
+TEXT_INPUT = "text_input"
 _NOT_TEXT = frozenset({"model_name", "model_version", "id", "finish_reason", "error"})
 
 
@@ -30,7 +31,7 @@ def body(
     The param `input_name` names the input that takes the text; it is not sent.
     """
     rest = {key: value for key, value in params.items() if key != "input_name"}
-    name = str(params.get("input_name") or "text_input")
+    name = str(params.get("input_name") or TEXT_INPUT)
     fields = {name: prompt_text(messages), "max_tokens": max_tokens, "stream": stream}
     return msgspec.json.encode(compact(fields, rest))
 
@@ -76,4 +77,5 @@ TRITON_GENERATE = Endpoint(
     decode_event=decode_event,
     decode_body=decode_body,
     ending=Ending.BODY,
+    text_input=TEXT_INPUT,
 )
