@@ -84,6 +84,23 @@ EXPECTED: dict[str, tuple[str, dict[str, float], set[str]]] = {
         },
         {"ttft_s", "ttft_n", "cache_hits", "cache_misses"},
     ),
+    "triton-cache": (
+        "triton",
+        {
+            "waiting": 0,
+            "queue_s": 0.156555,
+            "queue_n": 17,
+            "compute_s": 0.664634,
+            "compute_n": 17,
+            "inferences": 15,
+            "executions": 11,
+            "e2e_s": 0.827566,
+            "e2e_n": 17,
+            "cache_hits": 2,
+            "cache_misses": 11,
+        },
+        {"ttft_s", "ttft_n"},
+    ),
     "sglang-handmade": (
         "sglang",
         {

@@ -23,6 +23,10 @@ BATCH_TIMES: frozenset[str] = frozenset({"tgi"})
 """Dialects whose prefill time is that of a batch: a request waits for the whole of it."""
 
 
+STREAM_SHARE = 0.5
+"""An engine's time of an answer that is below this share of the time that the client saw it stream ended before it."""
+
+
 class How(StrEnum):
     """Where a number comes from."""
 
@@ -195,6 +199,7 @@ def engine_means(telemetry: Telemetry, window: Window, ended: int) -> EngineMean
 
 def parts_of(engine: EngineMeans, client: ClientMeans, engines: tuple[Source, ...] = ()) -> tuple[Part, ...]:
     """Return the parts of the mean request in order of time; they add up to lag + connect + service."""
+    engine = _of_whole_answers(engine, client)
     known = [
         Part(SEND_LAG, client.lag, How.CLIENT, "sent - intended, without connecting"),
         Part(CONNECT, client.connect, How.CLIENT, "TCP and TLS of new connections, over all requests"),
@@ -204,13 +209,26 @@ def parts_of(engine: EngineMeans, client: ClientMeans, engines: tuple[Source, ..
     return (*known, Part(REST, rest, How.INFERRED, "what is left of E2E"))
 
 
+def _of_whole_answers(engine: EngineMeans, client: ClientMeans) -> EngineMeans:
+    """Leave out the times that ended before the answer did.
+
+    Triton is done with a request of a decoupled model as soon as the model has taken it; its answer streams after that.
+    """
+    streamed = STREAM_SHARE * (client.decode or 0.0)
+
+    def kept(told: float | None) -> float | None:
+        return None if told is None or told < streamed else told
+
+    return engine._replace(work=kept(engine.work), e2e=kept(engine.e2e))
+
+
 def _server_parts(engine: EngineMeans, client: ClientMeans, *, batch: bool) -> Iterator[Part]:
     if engine.queue is not None:
         yield Part(QUEUE, engine.queue, How.ENGINE, "time in the queue")
     if engine.work is not None and engine.prefill is None and engine.decode is None:
         yield Part(WORK, engine.work, How.ENGINE, "time in which the model computed")
         return
-    first = _prefill(engine, client, batch=batch) or (_unseen(engine, client) if engine.queue is None else None)
+    first = _prefill(engine, client, batch=batch) or _unseen(engine, client)
     if first is not None:
         yield first
     if engine.decode is not None:
@@ -235,8 +253,11 @@ def _prefill(engine: EngineMeans, client: ClientMeans, *, batch: bool) -> Part |
     return None
 
 
-def _unseen(engine: EngineMeans, client: ClientMeans) -> Part:
-    """Return all that lies before the first token, of which nobody told the queue apart."""
+def _unseen(engine: EngineMeans, client: ClientMeans) -> Part | None:
+    """Return all that lies before the first token and nobody told apart; None: in one piece, behind a queue."""
+    if engine.queue is not None:
+        left = None if client.first is None else client.first - engine.queue
+        return None if left is None else Part(WAIT, left, How.INFERRED, "the client's TTFT less the engine's queue")
     if engine.ttft is not None:
         return Part(FIRST, engine.ttft, How.ENGINE, "TTFT; the queue is not told apart")
     if client.first is not None:

@@ -11,7 +11,9 @@ from servebench.analysis.engine import Telemetry
 from servebench.analysis.engine_growth import growth
 from servebench.analysis.engine_side import ServerSide, server_side
 from servebench.analysis.engine_split import ClientMeans, EngineMeans, How, Part, Split, parts_of
+from servebench.analysis.numbers import UNDEFINED
 from servebench.analysis.page.server import server_tables
+from servebench.analysis.run import open_run
 from servebench.analysis.source import load_run
 from servebench.analysis.windows import Level
 from servebench.metrics import Window
@@ -66,6 +68,15 @@ ENGINES = {
             "server queue": (150, How.ENGINE),
             "prefill and decode": (800, How.ENGINE),
             "network and client": (50, How.INFERRED),
+        },
+    ),
+    "Triton is done with a request of a decoupled model before its answer streams": (
+        EngineMeans(queue=150, work=1, e2e=160),
+        {
+            "server queue": (150, How.ENGINE),
+            "until the first token": (250, How.INFERRED),
+            "decode": (590, How.CLIENT),
+            "network and client": (10, How.INFERRED),
         },
     ),
     "llama.cpp tells prefill and decode and no queue": (
@@ -150,6 +161,36 @@ def test_the_part_that_grows_with_load_is_named(tmp_path: Path) -> None:
         "From 2.00 to 4.00 req/s mean E2E from intended grows from 135 to 435 ms; "
         "most of that is server queue (10.0 to 310 ms, 100 %).",
     )
+
+
+def test_an_answer_in_one_piece_keeps_what_the_engine_computed() -> None:
+    client = ClientMeans(lag=0.0, connect=0.0, service=500.0, first=None, decode=None)
+    assert told(parts_of(EngineMeans(queue=20, work=1, e2e=22), client))["prefill and decode"] == (1, How.ENGINE)
+
+
+def test_what_a_cache_and_batches_gave_is_read_from_counters_of_the_level(tmp_path: Path) -> None:
+    rows = [row(k, sent_ns=k * S // 2) for k in range(20)]
+    folder = write_run(tmp_path / "run", RunSpec(rows=rows, phases=[steady("load", 0, 10)]))
+    readings = [
+        (t * S, {"cache_hits": 100 + 3 * t, "cache_misses": 50 + t, "inferences": 8 + 6 * t, "executions": 4 + 2 * t})
+        for t in range(11)
+    ]
+    write_pages(folder, readings, dialect="triton")
+    found = {table.name: table for table in server_tables(server_side(load_run(folder)))}
+    counts = found["server-counts"]
+    assert counts.head == ("phase", "level", "answers from its cache, %", "requests a batch")
+    assert counts.rows == (("load", UNDEFINED, "75.0", "3.00"),)
+
+
+def test_a_counter_that_a_page_shows_late_is_drawn_from_then_on(tmp_path: Path) -> None:
+    rows = [row(k, sent_ns=k * S // 2) for k in range(20)]
+    folder = write_run(tmp_path / "run", RunSpec(rows=rows, phases=[steady("load", 0, 10)]))
+    late = [(t * S, {"cache_misses": t} | ({"cache_hits": t - 5} if t > 5 else {})) for t in range(11)]
+    write_pages(folder, late, dialect="triton")
+    (line,) = open_run(folder).plot("server-shares").data
+    assert line.name == "answers from its cache"
+    assert line.x == pytest.approx(range(6, 11))
+    assert line.y[-1] == pytest.approx(100 * 4 / 8)
 
 
 def test_tables_say_what_is_measured_and_what_is_missing(tmp_path: Path) -> None:

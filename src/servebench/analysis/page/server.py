@@ -1,6 +1,7 @@
 """Know the tables of the report that set the server beside the client."""
 
 from servebench.analysis.engine import Source
+from servebench.analysis.engine_counts import COUNTS
 from servebench.analysis.engine_side import ServerSide
 from servebench.analysis.engine_split import ORDER, Split
 from servebench.analysis.numbers import UNDEFINED, count, significant
@@ -11,8 +12,8 @@ MOST_BESIDE = 0.05
 
 
 def server_tables(side: ServerSide) -> tuple[PageTable, ...]:
-    """Return the split of the time, where its numbers come from, TTFT of both sides, and the pages that were read."""
-    split = (_split(side), _basis(side), *_ttft(side)) if side.splits else ()
+    """Return the split of the time and its sources, TTFT of both sides, counts, and the pages that were read."""
+    split = (_split(side), _basis(side), *_ttft(side), *_counts(side)) if side.splits else ()
     return (*split, *_pages(side))
 
 
@@ -87,6 +88,25 @@ def _ttft(side: ServerSide) -> tuple[PageTable, ...]:
             rows=tuple(rows),
             left=2,
             note="Means over requests whose first token came in the level; network and client make the difference.",
+        ),
+    )
+
+
+def _counts(side: ServerSide) -> tuple[PageTable, ...]:
+    """Return what the engines counted in each level; none where they count nothing of it."""
+    read = [(one, [one.of(side.telemetry, split.window) for split in side.splits]) for one in COUNTS]
+    told = [(one, values) for one, values in read if any(value is not None for value in values)]
+    if not told:
+        return ()
+    rows = ((*_level(split), *(one.shown(values[k]) for one, values in told)) for k, split in enumerate(side.splits))
+    return (
+        PageTable(
+            name="server-counts",
+            title="What the server counted, by load level",
+            head=("phase", "level", *(one.title for one, _ in told)),
+            rows=tuple(rows),
+            left=2,
+            note="From the first to the last reading of its counters in the level, other clients' requests included.",
         ),
     )
 

@@ -73,7 +73,8 @@ def server_plots(side: ServerSide, run: RunData, series: Timeline, shading: Shad
         _over_time("server-ttft", "TTFT of client and server", "TTFT (ms)", _ttft),
         _over_time("server-stages", "Stages by the server's metrics", "mean (ms)", _stages),
         _over_time("server-tokens", "Tokens by the server's metrics", "tokens per second", _tokens),
-        _over_time("server-shares", "KV cache and prefix hits", "share (%)", _shares),
+        _over_time("server-shares", "KV cache and cache hits", "share (%)", _shares),
+        _over_time("server-batches", "Requests in a batch", "requests", _batches),
         _over_time("hardware", "Hardware: busy", "share (%)", _busy),
         _over_time("power", "Hardware: power", "W", _power),
     )
@@ -130,31 +131,32 @@ def _gauges(sources: Sequence[Source], series: str, name: str, scale: float = 1.
     ]
 
 
-def _ratios(sources: Sequence[Source], part: str, whole: str | None, name: str, scale: float = 1.0) -> list[Line]:
-    """Return the growth of one counter by that of another, or by time where `whole` is None, over the last 10 s."""
+def _ratios(sources: Sequence[Source], part: str, whole: tuple[str, ...], name: str, scale: float = 1.0) -> list[Line]:
+    """Return the growth of one counter by that of others together, by time where there are none, over the last 10 s."""
     found = []
     for source in sources:
-        over, under = source.tracks.get(part), None if whole is None else source.tracks.get(whole)
-        if over is None or (whole is not None and under is None):
+        over, under = source.tracks.get(part), [source.tracks[one] for one in whole if one in source.tracks]
+        if over is None or len(under) < len(whole):
             continue
-        grown = _last(over)
-        divisor = _elapsed(over) if under is None else _last(under)
+        grown = _last(over, over.t_ns)
+        divisor = np.sum([_last(one, over.t_ns) for one in under], axis=0) if under else _elapsed(over)
         share = np.divide(grown, divisor, out=np.full(len(grown), np.nan), where=divisor > 0)
         found.append(Line(_named(sources, source, name), over.t_ns / 1e9, share * scale))
     return found
 
 
-def _before(track: Track) -> FloatArray:
-    return np.asarray(np.maximum(track.t_ns - LAST_S * 1e9, track.t_ns[0]))
+def _before(t_ns: FloatArray) -> FloatArray:
+    return np.asarray(np.maximum(t_ns - LAST_S * 1e9, t_ns[0]))
 
 
-def _last(track: Track) -> FloatArray:
-    grown = track.grown()
-    return np.asarray(grown - np.interp(_before(track), track.t_ns, grown))
+def _last(track: Track, t_ns: FloatArray) -> FloatArray:
+    """Return by how much a counter grew in the last 10 s before each time; some show a counter later than others."""
+    now, then = (np.interp(at, track.t_ns, track.grown()) for at in (t_ns, _before(t_ns)))
+    return np.asarray(now - then)
 
 
 def _elapsed(track: Track) -> FloatArray:
-    return np.asarray((track.t_ns - _before(track)) / 1e9)
+    return np.asarray((track.t_ns - _before(track.t_ns)) / 1e9)
 
 
 def _requests(sides: Sides) -> list[Line]:
@@ -167,7 +169,7 @@ def _requests(sides: Sides) -> list[Line]:
 
 
 def _ttft(sides: Sides) -> list[Line]:
-    server = _ratios(sides.telemetry.engines, "ttft_s", "ttft_n", "server, mean of 10 s", 1e3)
+    server = _ratios(sides.telemetry.engines, "ttft_s", ("ttft_n",), "server, mean of 10 s", 1e3)
     return [_client_ttft(sides), *(one._replace(dash="dash") for one in server)]
 
 
@@ -190,30 +192,38 @@ def _stages(sides: Sides) -> list[Line]:
     return [
         one._replace(dash=dash)
         for name, dash in (("queue", "solid"), ("prefill", "dash"), ("decode", "dot"), ("compute", "longdash"))
-        for one in _ratios(sides.telemetry.engines, f"{name}_s", f"{name}_n", name, 1e3)
+        for one in _ratios(sides.telemetry.engines, f"{name}_s", (f"{name}_n",), name, 1e3)
     ]
 
 
 def _tokens(sides: Sides) -> list[Line]:
-    prompts = _ratios(sides.telemetry.engines, "prompt_tokens", None, "prompt processing")
-    output = _ratios(sides.telemetry.engines, "output_tokens", None, "generation")
+    prompts = _ratios(sides.telemetry.engines, "prompt_tokens", (), "prompt processing")
+    output = _ratios(sides.telemetry.engines, "output_tokens", (), "generation")
     return [*prompts, *(one._replace(dash="dash") for one in output)]
 
 
 def _shares(sides: Sides) -> list[Line]:
-    hits = _ratios(sides.telemetry.engines, "prefix_hits", "prefix_queries", "prefix hits", 100)
+    hits = _ratios(sides.telemetry.engines, "prefix_hits", ("prefix_queries",), "prefix hits", 100)
+    whole = _ratios(
+        sides.telemetry.engines, "cache_hits", ("cache_hits", "cache_misses"), "answers from its cache", 100
+    )
     cache = _gauges(sides.telemetry.engines, "kv_usage", "KV cache in use", 100)
-    return [*cache, *(one._replace(dash="dash") for one in hits)]
+    return [*cache, *(one._replace(dash="dash") for one in hits), *(one._replace(dash="dot") for one in whole)]
+
+
+def _batches(sides: Sides) -> list[Line]:
+    means = _ratios(sides.telemetry.engines, "inferences", ("executions",), "mean of 10 s")
+    return [*_gauges(sides.telemetry.engines, "batch_size", "in a step"), *(one._replace(dash="dash") for one in means)]
 
 
 def _busy(sides: Sides) -> list[Line]:
-    idle = _ratios(sides.telemetry.hardware, "cpu_idle_s", "cpu_s", "CPU", 100)
+    idle = _ratios(sides.telemetry.hardware, "cpu_idle_s", ("cpu_s",), "CPU", 100)
     cpu = [one._replace(y=100 - one.y, dash="dash") for one in idle]
     return [*_gauges(sides.telemetry.hardware, "gpu_busy", "GPU", 100), *cpu]
 
 
 def _power(sides: Sides) -> list[Line]:
-    cpu = _ratios(sides.telemetry.hardware, "package_joules", None, "CPU packages")
+    cpu = _ratios(sides.telemetry.hardware, "package_joules", (), "CPU packages")
     return [*_gauges(sides.telemetry.hardware, "gpu_power", "GPU"), *(one._replace(dash="dash") for one in cpu)]
 
 
