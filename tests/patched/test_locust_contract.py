@@ -11,12 +11,14 @@ from types import SimpleNamespace
 from typing import Any
 
 import gevent
+import locust.main
 import pytest
 from locust import argument_parser, runners, stats
 from locust.env import Environment
 from locust.runners import LocalRunner, MasterRunner, WorkerRunner
 
 from servebench.loadgen import compat
+from servebench.loadgen.plugin import await_workers
 
 ROOT = Path(__file__).parents[2]
 
@@ -159,3 +161,23 @@ def test_locusts_runners_compare_times_of_their_own_only_so_a_monotonic_clock_se
     before = clock.time()
     monkeypatch.setattr(time, "time", lambda: 0.0)  # the wall clock is set back by decades
     assert clock.time() >= before
+
+
+def test_locust_itself_looks_for_workers_once_a_second_after_the_init_event() -> None:
+    source = inspect.getsource(locust.main.main)
+    init = source.index("environment.events.init.fire(")
+    looking = source.index("while len(runner.clients.ready) < options.expect_workers:")
+    assert init < looking
+    assert "time.sleep(1)" in source[looking : looking + 1500]
+
+
+def test_the_wait_for_workers_ends_when_the_last_is_ready_and_gives_up_after_its_patience() -> None:
+    clients = SimpleNamespace(ready=["a"])
+    arriving = gevent.spawn_later(0.05, clients.ready.append, "b")
+    with gevent.Timeout(30):
+        await_workers(clients, 2, patience_s=3600)
+    assert arriving.ready()
+    assert clients.ready == ["a", "b"]
+    with gevent.Timeout(30):
+        await_workers(clients, 3, patience_s=0.05)
+    assert clients.ready == ["a", "b"]

@@ -8,6 +8,7 @@ import logging
 import os
 import signal
 import sys
+import time
 from typing import TYPE_CHECKING, Any
 
 import gevent
@@ -28,6 +29,9 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 MAX_STOP_TIMEOUT_S = 10.0
+AWAIT_WORKERS_S = 4.0
+"""Local workers are ready in less; Locust says after 5 s of its own for how many it waits."""
+LOOK_EVERY_S = 0.01
 
 
 def refuse_long_stop(stop_timeout_s: float | None) -> None:
@@ -117,4 +121,16 @@ def _begin_master(environment: Any, settings: Settings) -> "MasterRole":  # noqa
             install_login(web, login)
         WebDesk(environment, master.board, settings.out, master.mark).install()
     gevent.signal_handler(signal.SIGINT, master.on_interrupt)
+    if web is None and isinstance(environment.runner, MasterRunner):
+        await_workers(environment.runner.clients, environment.parsed_options.expect_workers)
     return master
+
+
+def await_workers(clients: Any, expected: int, patience_s: float = AWAIT_WORKERS_S) -> None:  # noqa: ANN401 - Locust's
+    """Return as soon as `expected` workers are ready, or after `patience_s`; blocks the calling greenlet only.
+
+    Locust looks once a second, which a run of local workers would wait for; it goes on looking where this gives up.
+    """
+    until_s = time.monotonic() + patience_s
+    while len(clients.ready) < expected and time.monotonic() < until_s:
+        gevent.sleep(LOOK_EVERY_S)

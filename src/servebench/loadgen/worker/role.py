@@ -36,6 +36,7 @@ from servebench.loadgen.settings import Settings, full_url
 from servebench.loadgen.worker.clock_sync import SAME_CLOCK, ClockOffset, ClockSample, ClockSync
 from servebench.loadgen.worker.counting import AnswerCounter
 from servebench.loadgen.worker.health import HubTicker
+from servebench.loadgen.worker.memory import settle_memory
 from servebench.loadgen.worker.session import WorkerSession
 from servebench.loadgen.worker.setup import WorkerSetup
 from servebench.shards.folder import worker_name
@@ -128,12 +129,13 @@ class WorkerRole:
         """Make a session and report; a greenlet of its own, since planning takes time."""
         try:
             offset = self._clock_offset(order.master_boot_id)
-            self._counter.prepare()
-            session = WorkerSession(order, self._setup(order, offset))
-            session.checker.open()
-            self._sessions = {i: s for i, s in self._sessions.items() if not s.closed.is_set()} | {
-                order.run_id: session
-            }
+            with self._ticker.paused():
+                self._counter.prepare()
+                session = WorkerSession(order, self._setup(order, offset))
+                session.checker.open()
+                going = {i: s for i, s in self._sessions.items() if not s.closed.is_set()}
+                self._sessions = going | {order.run_id: session}
+                settle_memory()  # takes 0.1 s, which a run that is armed has not
             self._channel.send(
                 Ready(
                     run_id=order.run_id,

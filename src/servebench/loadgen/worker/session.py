@@ -36,7 +36,6 @@ from servebench.loadgen.worker.drain import CANCEL_LIMIT_S, wait_for_all
 from servebench.loadgen.worker.engines import Engine, EngineParts, make_engine, mean_gaps_ns
 from servebench.loadgen.worker.health import HealthGauges, HealthMonitor
 from servebench.loadgen.worker.live import LiveCounters
-from servebench.loadgen.worker.memory import settle_memory
 from servebench.loadgen.worker.permit import Permit, SeqPool
 from servebench.loadgen.worker.recorder import Recorder
 from servebench.loadgen.worker.requester import Requester, RequestParts
@@ -117,7 +116,8 @@ class WorkerSession:
         if self._clock is not None or self._close_asked.is_set():
             return
         try:
-            self._begin(message)
+            with self._setup.ticker.paused():
+                self._begin(message)
         except Exception as error:  # noqa: BLE001 - the master would wait for a worker that never says a word
             self.fail(error)
             if self._recorder is not None:
@@ -125,7 +125,6 @@ class WorkerSession:
             self._report_end(0)
 
     def _begin(self, message: Arm) -> None:
-        settle_memory()
         setup = self._setup
         clock = RunClock(message.epoch_monotonic_ns - setup.offset_ns)
         shared = sees_masters_folder(setup.out / self.run_id)
