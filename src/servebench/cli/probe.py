@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from servebench.core.errors import InputError
 from servebench.core.records import Answer, Message
-from servebench.core.target import Target
+from servebench.core.target import REDIRECTS, Target, redirected_path
 from servebench.inquiry.call import Caller, Page
 from servebench.inquiry.secrets import Secrets
 from servebench.inquiry.way import approach_to
@@ -82,12 +82,19 @@ class Prober:
         return True
 
     def get(self, path: str) -> Page | None:
-        """Return the answer to a GET; None when there is none in time, or five requests are spent."""
+        """Return the answer to a GET, after at most one redirect; None: no answer, or the requests are spent."""
+        asked = self.target.path(path)
+        page = self._page(asked)
+        location = None if page is None or page.status not in REDIRECTS else page.headers.get("location")
+        onward = None if location is None else redirected_path(self.target, asked, location)
+        return page if onward is None else self._page(onward)
+
+    def _page(self, path: str) -> Page | None:
         if self.requests >= MAX_REQUESTS - 1:  # the last one is for the stream
             return None
         self.requests += 1
         try:
-            return self.caller.get(self.way(self.endpoint), self.target.path(path))
+            return self.caller.get(self.way(self.endpoint), path)
         except InputError:
             return None
 

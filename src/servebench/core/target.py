@@ -139,6 +139,10 @@ def shown_argument(argument: str) -> str:
     return before + mark + re.split(r"[?#]", rest.rpartition("@")[2])[0] if mark else argument
 
 
+REDIRECTS = frozenset({301, 302, 307, 308})
+"""Statuses that say where the same question is answered."""
+
+
 def redirected_path(target: Target, path: str, location: str) -> str | None:
     """Return the request target that a redirect from `path` leads to; None where it leaves the target's origin.
 

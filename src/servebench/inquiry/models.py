@@ -4,7 +4,7 @@ import json
 from dataclasses import dataclass
 
 from servebench.core.errors import InputError
-from servebench.core.target import Target, parse_target, redirected_path
+from servebench.core.target import REDIRECTS, Target, parse_target, redirected_path
 from servebench.inquiry.call import Caller, CallError, Page, SilentError
 from servebench.wire.approach import Approach
 
@@ -44,7 +44,7 @@ def find_model(question: Question) -> Found:
     try:
         page = caller.get(approach, path)
         for _ in range(MAX_REDIRECTS if question.redirects else 0):
-            location = page.headers.get("location") if page.status in {301, 302, 307, 308} else None
+            location = page.headers.get("location") if page.status in REDIRECTS else None
             onward = None if location is None else redirected_path(approach.target, path, location)
             if onward is None:
                 break

@@ -8,13 +8,15 @@ from typing import NamedTuple
 import gevent
 
 from servebench.core.errors import InputError
-from servebench.core.target import Target, parse_target
+from servebench.core.target import REDIRECTS, Target, parse_target, redirected_path
 
 PATH = "/metrics"
 LIMIT_S = 2.0
 LIMIT_BYTES = 16 << 20
-TRITON_PORT = 8002
-TRITON_ENDPOINTS = frozenset({"triton-generate", "kserve-v2"})
+MOST_REDIRECTS = 3
+"""A page may have moved on the same server: LiteLLM's is at /metrics/."""
+OWN_PORTS = {"triton-generate": (8002,), "kserve-v2": (8002, 8082)}
+"""Where Triton, and for the second MLServer, show their metrics unless told otherwise."""
 OFF = "off"
 
 
@@ -38,7 +40,7 @@ def places_to_ask(words: Sequence[str], target: Target, endpoint: str) -> Places
         return PlacesToAsk((), given=True)
     if words:
         return PlacesToAsk(tuple(_page(parse_target(word, "SERVEBENCH_METRICS_URLS")) for word in words), given=True)
-    ports = [target.port, *([TRITON_PORT] if endpoint in TRITON_ENDPOINTS else [])]
+    ports = (target.port, *OWN_PORTS.get(endpoint, ()))
     base = target.base_path.removesuffix("/v1")
     return PlacesToAsk(
         tuple(
@@ -67,7 +69,7 @@ def fetch(target: Target) -> str:
     """
     try:
         with gevent.Timeout(LIMIT_S):
-            status, body = _get(target)
+            status, body = _page_of(target)
     except gevent.Timeout as error:
         msg = f"no answer in {LIMIT_S:g} s"
         raise PageError(msg) from error
@@ -98,7 +100,21 @@ def _page(target: Target) -> Target:
     )
 
 
-def _get(target: Target) -> tuple[int, bytes]:
+def _page_of(target: Target) -> tuple[int, bytes]:
+    """Return status and body of a page, after redirects that stay at the same origin."""
+    path = target.base_path + (f"?{target.query}" if target.query else "")
+    for _ in range(MOST_REDIRECTS):
+        status, body, location = _get(target, path)
+        onward = redirected_path(target, path, location) if status in REDIRECTS and location is not None else None
+        if onward is None:
+            return status, body
+        path = onward
+    msg = f"it redirects more than {MOST_REDIRECTS} times"
+    raise PageError(msg)
+
+
+def _get(target: Target, path: str) -> tuple[int, bytes, str | None]:
+    """Return status, body and Location of one answer."""
     if target.scheme == "https":
         connection: http.client.HTTPConnection = http.client.HTTPSConnection(
             target.host, target.port, timeout=LIMIT_S, context=ssl.create_default_context()
@@ -108,10 +124,9 @@ def _get(target: Target) -> tuple[int, bytes]:
     headers = {"Accept": "text/plain", "Accept-Encoding": "identity"}
     if target.authorization is not None:
         headers["Authorization"] = target.authorization
-    query = f"?{target.query}" if target.query else ""
     try:
-        connection.request("GET", target.base_path + query, headers=headers)
+        connection.request("GET", path, headers=headers)
         response = connection.getresponse()
-        return response.status, response.read(LIMIT_BYTES + 1)
+        return response.status, response.read(LIMIT_BYTES + 1), response.getheader("Location")
     finally:
         connection.close()
