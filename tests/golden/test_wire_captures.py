@@ -122,6 +122,7 @@ def test_a_captured_stream_has_the_events_that_a_person_sees_in_it(name: str) ->
 MESSAGES = {
     "dynamo-mocker/err_bad_model": "Model not found",
     "litellm/err_ratelimit": "litellm.RateLimitError: this is a mock rate limit error",
+    "litellm/err_ratelimit_upstream": "litellm.RateLimitError: Model rate limit exceeded. RPM limit=3, current usage=4",
     "llama-cpp-python/err_bad_json": "Internal Server Error",
     "llama-cpp-python/err_not_found": "Not Found",
     "llamacpp/err_prompt_too_long": "request (4031 tokens) exceeds the available context size (2048 tokens)",
@@ -140,6 +141,11 @@ def test_a_captured_error_keeps_status_and_message(name: str) -> None:
     assert answer.error_message.startswith(MESSAGES.get(name, answer.error_message))
     assert not answer.error_message.startswith("{")
     assert (answer.output_tokens, answer.token_source, answer.finish_reason) == (None, None, None)
+
+
+def test_a_gateway_hands_on_for_how_long_the_server_behind_it_wants_no_more_requests() -> None:
+    answer, _ = answer_of("litellm/err_ratelimit_upstream", 33)
+    assert (answer.http_status, answer.retry_after_s) == (429, 60.0)
 
 
 def test_a_stream_without_any_event_is_no_success() -> None:

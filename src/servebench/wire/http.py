@@ -6,6 +6,7 @@ Content-Length beside chunks (which win; such a connection is not used again).
 """
 
 import re
+from collections.abc import Mapping
 from email.utils import parsedate_to_datetime
 
 import httptools
@@ -21,6 +22,7 @@ _KEPT = frozenset(
         b"content-length",
         b"date",
         b"location",
+        b"llm_provider-retry-after",
         b"retry-after",
         b"transfer-encoding",
     }
@@ -188,6 +190,11 @@ class ResponseParser:
     def reusable(self) -> bool:
         """Whether another request may be sent on the connection."""
         return self.complete and self.keep_alive and not self.extra and self.fault is None
+
+
+def asked_pause(headers: Mapping[bytes, bytes]) -> bytes | None:
+    """Return Retry-After as it came; LiteLLM hands that of the server behind it on under a prefix."""
+    return headers.get(b"retry-after", headers.get(b"llm_provider-retry-after"))
 
 
 def retry_after_s(value: bytes | None, date: bytes | None) -> float | None:

@@ -11,7 +11,7 @@ from servebench.core.records import Answer
 from servebench.wire.account import Account
 from servebench.wire.body import Body
 from servebench.wire.endpoint import Endpoint
-from servebench.wire.http import ResponseParser, retry_after_s
+from servebench.wire.http import ResponseParser, asked_pause, retry_after_s
 from servebench.wire.lenient import clip, excerpt
 from servebench.wire.outcome import End, Facts, Ruling, judge
 from servebench.wire.plain import CHUNK_END, DecodePlain, plain_texts, same_read, take_plain
@@ -255,7 +255,7 @@ class Timeline:
             cached_tokens=None if usage is None else usage.cached_tokens,
             reasoning_tokens=None if usage is None else usage.reasoning_tokens,
             token_source=source,
-            retry_after_s=retry_after_s(http.headers.get(b"retry-after"), http.headers.get(b"date")),
+            retry_after_s=retry_after_s(asked_pause(http.headers), http.headers.get(b"date")),
             response_bytes=self.response_bytes,
             chunks=account.chunks() if http.head_done else None,
             text=account.text() if http.head_done else None,
