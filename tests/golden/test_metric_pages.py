@@ -101,6 +101,23 @@ EXPECTED: dict[str, tuple[str, dict[str, float], set[str]]] = {
         },
         {"ttft_s", "ttft_n"},
     ),
+    "mlserver": ("mlserver", {"running": 0, "e2e_s": 0.19437179300075513, "e2e_n": 5}, set()),
+    "litellm": (
+        "litellm",
+        {
+            "running": 1,
+            "prompt_tokens": 56 + 24,
+            "output_tokens": 30 + 12,
+            "ttft_s": 0.657709 + 0.012577,
+            "ttft_n": 7 + 3,
+            "queue_s": 0.1608879566192627 + 0.025628089904785156,
+            "queue_n": 7 + 3,
+            "e2e_s": 2.4650339566192625 + 0.29739008990478516,
+            "e2e_n": 7 + 3,
+            "cache_misses": 7 + 3,
+        },
+        {"cache_hits"},
+    ),
     "sglang-handmade": (
         "sglang",
         {

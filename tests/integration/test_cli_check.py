@@ -140,6 +140,7 @@ def page(body: object) -> bytes:
     )
 
 
+MOVED = b"HTTP/1.1 307 Temporary Redirect\r\nlocation: /metrics/\r\ncontent-length: 0\r\n\r\n"
 MOCK = page({"object": "list", "data": [{"id": "mock", "object": "model", "owned_by": "openai"}]})
 
 
@@ -148,18 +149,23 @@ MOCK = page({"object": "list", "data": [{"id": "mock", "object": "model", "owned
     [
         pytest.param("LiteLLM", (MOCK, NOT_FOUND, "data/litellm/chat_stream_usage", MOCK), id="LiteLLM"),
         pytest.param(
+            "LiteLLM",
+            ("models/litellm", MOVED, "metrics/litellm", "data/litellm/chat_stream_usage", "models/litellm"),
+            id="LiteLLM with metrics",
+        ),
+        pytest.param(
             "llama.cpp",
             ("models/llamacpp", "metrics/llama-server", "data/llama-server/chat_stream_usage", "models/llamacpp"),
             id="llama-server",
         ),
         pytest.param(None, (MOCK, NOT_FOUND, "data/transformers-serve/chat_stream_usage", MOCK), id="transformers"),
         pytest.param(
-            "mlserver",
+            "MLServer",
             (
                 NOT_FOUND,
                 NOT_FOUND,
-                page({"name": "mlserver", "version": "1.7.1", "extensions": []}),
-                "dialects/kserve/v2_model",
+                "models/mlserver-v2",
+                "models/mlserver-toy",
                 "dialects/mlserver/infer_stream",
             ),
             id="MLServer",
@@ -170,7 +176,8 @@ def test_a_server_is_told_by_its_answers_in_five_requests_or_said_to_be_unknown(
     replay: Replay, server: str | None, captures: tuple[str | bytes, ...]
 ) -> None:
     url, log = replay(*captures)
-    _, output, _ = check(url, "--json", *(("--model", "toy") if server == "mlserver" else ()))
+    code, output, _ = check(url, "--json", *(("--model", "toy") if server == "MLServer" else ()))
+    assert code == 0
     assert json.loads(output)["server"] == server
     assert len(asked(log)) <= 5
 

@@ -17,6 +17,7 @@ from servebench.shards.arrow import empty_table, fixed_column, values_of
 from servebench.shards.engine_schema import ENGINE_SCHEMA
 from servebench.shards.reader import LoadedPart, iter_parts
 from servebench.telemetry.rules import DIALECTS
+from servebench.telemetry.series import SERIES
 
 ENGINE, HARDWARE = "engine", "hardware"
 EVENTS_NAME = "events.jsonl"
@@ -130,12 +131,24 @@ def _source(address: str, dialect: str | None, table: pa.Table) -> Source:
     values = floats(mine, "value")
     order = np.argsort(t_ns, kind="stable")
     tracks = {}
+    read_ns = np.unique(t_ns)
     for name in sorted(set(series.tolist())):
         rows = order[np.equal(series[order], name)]
-        tracks[name] = Track(t_ns[rows], values[rows])
+        tracks[name] = _from_its_start(name, Track(t_ns[rows], values[rows]), read_ns)
     rules = next((one.rules for one in DIALECTS if one.name == dialect), ())
     missing = tuple((rule.series, rule.names) for rule in rules if rule.series not in tracks)
     return Source(address=address, dialect=dialect, tracks=tracks, missing=missing)
+
+
+def _from_its_start(name: str, track: Track, read_ns: FloatArray) -> Track:
+    """Return a counter with the 0 at which it began, where the page was read before and did not show it yet.
+
+    Servers show a number with labels only once there was something to count.
+    """
+    before = read_ns[read_ns < track.t_ns[0]]
+    if not len(before) or name not in SERIES or SERIES[name].kind != "counter":
+        return track
+    return Track(np.concatenate((before[-1:], track.t_ns)), np.concatenate((np.zeros(1), track.value)))
 
 
 class _Said(msgspec.Struct):

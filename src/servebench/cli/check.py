@@ -15,7 +15,15 @@ from servebench.cli.base import command, option
 from servebench.cli.findings import Facts, Finding, Metrics, findings, plain, summary, table, target_block
 from servebench.cli.finish import next_command
 from servebench.cli.probe import Prober
-from servebench.cli.recognise import NATIVE_ENDPOINT, gateway, listed_models, ollama_models, server_name, text_input
+from servebench.cli.recognise import (
+    NATIVE_ENDPOINT,
+    gateway,
+    kserve_server,
+    listed_models,
+    ollama_models,
+    server_name,
+    text_input,
+)
 from servebench.cli.way_options import Way, way_options
 from servebench.core.outcomes import ExitCode
 from servebench.core.target import Target, parse_target
@@ -95,7 +103,8 @@ def _gather(prober: Prober, *, model: str | None, endpoint: str | None) -> Facts
     server = server_name(headers=listed.headers, owners=owners, dialect=metrics.dialect if metrics else None)
     name = "openai-chat" if models else NATIVE_ENDPOINT.get(server or "", "openai-chat")
     if not models and server is None:
-        server, name = _kserve(prober)
+        said, name = kserve_server(_page(prober, "/v2"))
+        server = None if said is None else plain(said)
     if not models and server is None:
         models = ollama_models(_page(prober, "/api/tags"))
         server, name = ("Ollama", "ollama-chat") if models else (None, "openai-chat")
@@ -134,15 +143,6 @@ def metrics_of(page: Page | None, target: Target) -> Metrics | None:
         numbers=len(read.samples),
         missing=missing_text(reading.missing, read),
     )
-
-
-def _kserve(prober: Prober) -> tuple[str | None, str]:
-    """Return server and endpoint of one that speaks the KServe protocol, else of one that tells nothing."""
-    said = _page(prober, "/v2")
-    name = said.get("name") if isinstance(said, dict) else None
-    if not isinstance(name, str):
-        return None, "openai-chat"
-    return ("Triton", "triton-generate") if "triton" in name.lower() else (plain(name), "kserve-v2")
 
 
 def _text_input(prober: Prober, endpoint: Endpoint, model: str | None) -> str | None:

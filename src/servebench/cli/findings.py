@@ -26,6 +26,8 @@ _CACHED_HINT = {
 _METRICS_HINT = {
     "llama.cpp": "llama.cpp: start with --metrics",
     "SGLang": "SGLang: start with --enable-metrics",
+    "LiteLLM": "LiteLLM: litellm_settings: {callbacks: [prometheus]}, and pip install prometheus-client",
+    "MLServer": "MLServer shows them at port 8082: SERVEBENCH_METRICS_URLS=http://HOST:8082",
     "Triton": "Triton shows them at port 8002: SERVEBENCH_METRICS_URLS=http://HOST:8002",
 }
 

@@ -19,6 +19,8 @@ _DIALECTS = {
     "tgi": "TGI",
     "llama.cpp": "llama.cpp",
     "triton": "Triton",
+    "mlserver": "MLServer",
+    "litellm": "LiteLLM",
 }
 NATIVE_ENDPOINT = {"TGI": "tgi-generate", "Triton": "triton-generate", "Ollama": "ollama-chat"}
 """Endpoint of servers that were recognised and have no OpenAI path."""
@@ -43,6 +45,15 @@ def server_name(*, headers: Mapping[str, str], owners: tuple[str, ...], dialect:
     if headers.get("server", "").lower() == "llama.cpp":
         return "llama.cpp"
     return next((_OWNERS[owner] for owner in owners if owner in _OWNERS), None)
+
+
+def kserve_server(about: Any) -> tuple[str | None, str]:  # noqa: ANN401 - whatever a server sends
+    """Return server and endpoint, from the answer at /v2; None, and the usual endpoint, where it tells nothing."""
+    name = about.get("name") if isinstance(about, dict) else None
+    if not isinstance(name, str):
+        return None, "openai-chat"
+    known = _DIALECTS.get(name.lower(), name)
+    return known, NATIVE_ENDPOINT.get(known, "kserve-v2")
 
 
 def gateway(header_names: Iterable[str]) -> str | None:

@@ -1,7 +1,7 @@
 """Know what each engine and exporter calls the canonical series.
 
-Sources: pages captured from vLLM 0.32, Dynamo 1.6.1, llama.cpp and Triton, the metric references of SGLang and TGI, and
-the fields of the DCGM, nvidia-smi and node exporters.
+Sources: pages captured from vLLM 0.32, Dynamo 1.6.1, llama.cpp, Triton, MLServer 1.7.1 and LiteLLM 1.108.7, the
+metric references of SGLang and TGI, and the fields of the DCGM, nvidia-smi and node exporters.
 """
 
 from typing import Literal, NamedTuple
@@ -160,6 +160,30 @@ DIALECTS: tuple[Dialect, ...] = (
             Rule("cache_misses", ("nv_cache_num_misses_per_model",)),
         ),
         hint="its metrics have a port of their own (8002); cache_hits and cache_misses need its response cache",
+    ),
+    Dialect(
+        "mlserver",
+        ("model_infer_request_", "rest_server_request"),
+        (
+            Rule("running", ("rest_server_requests_in_progress",), where=(("method", "POST"),)),
+            *_timed("e2e", "model_infer_request_duration"),
+        ),
+        hint="its metrics have a port of their own (8082)",
+    ),
+    Dialect(
+        "litellm",
+        ("litellm_",),
+        (
+            Rule("running", ("litellm_in_flight_requests",)),
+            Rule("prompt_tokens", ("litellm_input_tokens_metric_total",)),
+            Rule("output_tokens", ("litellm_output_tokens_metric_total",)),
+            *_timed("ttft", "litellm_llm_api_time_to_first_token_metric"),
+            *_timed("queue", "litellm_request_queue_time_seconds"),
+            *_timed("e2e", "litellm_request_total_latency_metric"),
+            Rule("cache_hits", ("litellm_cache_hits_metric_total",)),
+            Rule("cache_misses", ("litellm_cache_misses_metric_total",)),
+        ),
+        hint="it shows a number only once there was something to count; cache_hits needs its cache",
     ),
     Dialect(
         "dcgm",

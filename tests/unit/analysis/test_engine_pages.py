@@ -32,6 +32,15 @@ def test_readings_of_several_parts_and_pages_are_told_apart(tmp_path: Path) -> N
     assert [source.dialect for source in found.hardware] == ["dcgm"]
 
 
+def test_a_counter_that_appears_while_the_page_is_read_began_at_0(tmp_path: Path) -> None:
+    readings = [(0, {"running": 0}), (S, {"running": 0}), (2 * S, {"running": 1, "output_tokens": 24, "waiting": 3})]
+    write_pages(tmp_path, readings, dialect="litellm")
+    (source,) = read_telemetry(tmp_path, RUN_ID).engines
+    assert source.tracks["output_tokens"].t_ns.tolist() == [S, 2 * S]
+    assert source.tracks["output_tokens"].value.tolist() == [0, 24]
+    assert source.tracks["waiting"].value.tolist() == [3], "a gauge that was not shown is not 0"
+
+
 def test_series_that_the_page_never_showed_are_named_with_what_was_looked_for(tmp_path: Path) -> None:
     write_pages(tmp_path, [(0, {"running": 1, "waiting": 0})], dialect="llama.cpp")
     (source,) = read_telemetry(tmp_path, RUN_ID).engines

@@ -99,6 +99,11 @@ def test_triton_is_asked_at_its_own_port_too() -> None:
     assert [place.port for place in places.targets] == [8000, 8002]
 
 
+def test_mlserver_is_asked_at_its_own_port_too() -> None:
+    places = places_to_ask((), TARGET, "kserve-v2")
+    assert [place.port for place in places.targets] == [8000, 8002, 8082]
+
+
 def test_given_addresses_replace_the_guess_and_a_bare_host_stands_for_its_page() -> None:
     places = places_to_ask(
         split_places("http://a:1, http://b:2/x/metrics http://c:3/metrics?m=1"), TARGET, "openai-chat"
