@@ -1,12 +1,15 @@
 r"""Time answers that are made of several steps: search, ask the model, check what came.
 
     python locustfiles/retrieval.py 9100 &
-    RETRIEVAL=http://127.0.0.1:9100 SPANS=runs/rag \
-        locust -f locustfiles/rag.py --headless -u 4 -r 4 -t 30s --host http://127.0.0.1:8000
+    servebench run --locustfile locustfiles/rag.py --url http://127.0.0.1:8000 --rate 4 --duration 30s
+
+`servebench run` says when each question is asked and which, and keeps the steps in the run. The file runs under Locust
+alone too; then it asks its own questions, and records into the folder SPANS, one for each run:
+
+    SPANS=runs/rag locust -f locustfiles/rag.py --headless -u 4 -r 4 -t 30s --host http://127.0.0.1:8000
     servebench spans runs/rag --html rag.html
 
-MODEL is the name to ask for (default sim-1, that of `servebench sim`). Each process records into the folder SPANS; give
-each run one of its own.
+RETRIEVAL is where the search is, MODEL the name to ask for (default sim-1, that of `servebench sim`).
 """
 
 import os
@@ -14,7 +17,7 @@ import os
 from locust import FastHttpUser, constant, events, task
 from locust.env import Environment
 
-from servebench.loadgen.spans import Spans
+from servebench.loadgen.spans import Spans, planned
 
 RETRIEVAL = os.environ.get("RETRIEVAL", "http://127.0.0.1:9100")
 MODEL = os.environ.get("MODEL", "sim-1")
@@ -48,9 +51,10 @@ class Asker(FastHttpUser):
     asked = 0
 
     @task
-    def ask(self) -> None:
-        """Search, ask, check."""
-        question = QUESTIONS[self.asked % len(QUESTIONS)]
+    def ask(self) -> str:
+        """Search, ask, check; what is returned is the answer."""
+        asked = planned()
+        question = asked.prompt if asked else QUESTIONS[self.asked % len(QUESTIONS)]
         self.asked += 1
         with recorders["spans"].answer("question") as answer:
             with answer.span("retrieval"):
@@ -61,6 +65,8 @@ class Asker(FastHttpUser):
                 body = {"model": MODEL, "messages": [{"role": "user", "content": prompt}], "max_tokens": 40}
                 reply = self.client.post("/v1/chat/completions", json=body, name="model").json()
             with answer.span("check"):
-                if not reply["choices"][0]["message"]["content"].strip():
+                text = str(reply["choices"][0]["message"]["content"])
+                if not text.strip():
                     msg = "the answer is empty"
                     raise ValueError(msg)
+        return text

@@ -1,5 +1,6 @@
-"""The example locustfile of a pipeline, run by Locust itself against the simulated engine and its own log."""
+"""The example locustfile of a pipeline, run by servebench and by Locust alone, against the engine's own log."""
 
+import json
 import os
 import socket
 import subprocess
@@ -11,6 +12,7 @@ from pathlib import Path
 import pytest
 from tests.servers.simulator import StartSim, sim_starter
 
+from servebench.analysis.source import load_run
 from servebench.analysis.spans import breakdowns
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(180)]
@@ -44,6 +46,46 @@ def retrieval() -> Iterator[str]:
         process.wait()
 
 
+def environment(**given: str) -> dict[str, str]:
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("SERVEBENCH_", "LOCUST_"))}
+    return {**kept, "PYTHONPATH": str(ROOT / "src"), **given}
+
+
+def test_a_run_of_the_example_has_a_row_and_its_steps_for_every_planned_answer(
+    tmp_path: Path, start_sim: StartSim, retrieval: str
+) -> None:
+    sim = start_sim(preset="demo")
+    done = subprocess.run(
+        [
+            *(sys.executable, "-m", "servebench.cli", "run", "--locustfile", str(ROOT / "locustfiles" / "rag.py")),
+            *("--url", f"http://127.0.0.1:{sim.port}", "--rate", "3", "--duration", "5s", "--workers", "2"),
+            *("--progress", "none", "--json", "--show-invalid"),
+        ],
+        env=environment(RETRIEVAL=retrieval),
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode in {0, 3}, done.stderr  # 3: a busy machine was too slow
+    summary = json.loads(done.stdout)
+    asked = [record for record in sim.stop() if record.path == "/v1/chat/completions"]
+    assert summary["planned"] == summary["rows"] == summary["measured"]["ok"] == len(asked) > 5
+    folder = tmp_path / "runs" / summary["run_id"]
+    run = load_run(folder)
+    assert run.faults == ()
+    steps = run.steps
+    assert set(steps) == {"retrieval", "prompt", "model", "check", "other"}
+    spent_ns = run.columns.end_ns - run.columns.sent_ns
+    assert sum(steps.values()) == pytest.approx(spent_ns, rel=1e-9)
+    served_ns = sum(r.t_done_ns - r.t_received_ns for r in asked if r.t_done_ns is not None)
+    assert served_ns <= steps["model"].sum() <= spent_ns.sum()
+    assert run.manifest.observed["locustfile"]["name"] == "rag.py"
+    assert "Where the time of an answer goes" in (folder / "report.html").read_text(encoding="utf-8")
+    assert not (tmp_path / "runs" / "rag").exists()
+
+
 def test_the_example_pipeline_is_recorded_step_by_step(tmp_path: Path, start_sim: StartSim, retrieval: str) -> None:
     sim = start_sim(preset="demo")
     done = subprocess.run(
@@ -51,12 +93,7 @@ def test_the_example_pipeline_is_recorded_step_by_step(tmp_path: Path, start_sim
             *(sys.executable, "-m", "locust", "-f", str(ROOT / "locustfiles" / "rag.py"), "--headless"),
             *("-u", "2", "-r", "2", "-t", "6s", "--host", f"http://127.0.0.1:{sim.port}", "--only-summary"),
         ],
-        env={
-            **{name: value for name, value in os.environ.items() if not name.startswith(("SERVEBENCH_", "LOCUST_"))},
-            "PYTHONPATH": str(ROOT / "src"),
-            "RETRIEVAL": retrieval,
-            "SPANS": str(tmp_path / "rag"),
-        },
+        env=environment(RETRIEVAL=retrieval, SPANS=str(tmp_path / "rag")),
         cwd=tmp_path,
         capture_output=True,
         text=True,

@@ -22,10 +22,17 @@ from servebench.shards.manifest import Manifest, read_manifest, write_atomic, wr
 from servebench.shards.refusals import refused
 from servebench.shards.remote import RemoteFolder
 from servebench.shards.schema import REQUESTS_SCHEMA
+from servebench.shards.span_schema import SPAN_SCHEMA
 
 SUMMARY_NAME = "summary.json"
 MARKDOWN_NAME = "summary.md"
 TABLES = "tables"
+_COMPACTED = (
+    ("requests", REQUESTS_SCHEMA),
+    ("health", HEALTH_SCHEMA),
+    ("clock", CLOCK_SCHEMA),
+    ("spans", SPAN_SCHEMA),
+)
 
 
 def merge(folder: Path) -> Manifest:
@@ -57,7 +64,7 @@ def compact_parts(folder: Path) -> None:
     manifest = read_manifest(folder)
     if never_closed(manifest):
         return
-    for name, schema in (("requests", REQUESTS_SCHEMA), ("health", HEALTH_SCHEMA), ("clock", CLOCK_SCHEMA)):
+    for name, schema in _COMPACTED:
         if (folder / name).is_dir():
             with suppress(HarnessError):
                 compact(folder / name, manifest.run_id, schema)

@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 import msgspec
 
 from servebench.analysis.numbers import UNDEFINED, count, significant
+from servebench.analysis.steps import metric_named
 from servebench.analysis.table_rows import STATISTICS, TableRow
 from servebench.analysis.tables import Table
 from servebench.analysis.words import printable
-from servebench.metrics import METRIC_BY_NAME
 
 SHOWN: tuple[str, ...] = ("mean", "p50", "p95", "p99", "p999", "max")
 _FORMULA_STARTS = (
@@ -42,7 +42,7 @@ def for_people(table: Table, *, every: bool = False) -> tuple[TableRow, ...]:
     telling -= {"ttfo"} if "reasoning_time" not in telling else set()  # without reasoning it is ttft again
 
     def shows(name: str) -> bool:
-        shown = METRIC_BY_NAME[name].shown
+        shown = metric_named(name).shown
         return shown == "always" or (shown == "present" and name in telling)
 
     return tuple(row for row in table.rows if shows(row.metric))
@@ -52,7 +52,7 @@ def _cells(table: Table, row: TableRow, shown: Callable[[str], str] = printable)
     """Return the cells of a row; `shown` makes text of the run harmless where it goes."""
     unit, divisor = shown_unit(row)
     numbers = [None if (value := getattr(row, name)) is None else value / divisor for name in SHOWN]
-    return [row.metric, unit, *map(shown, row.group), count(row.n), *map(significant, numbers)]
+    return [shown(row.metric), unit, *map(shown, row.group), count(row.n), *map(significant, numbers)]
 
 
 def _header(table: Table) -> list[str]:

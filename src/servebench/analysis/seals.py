@@ -11,6 +11,7 @@ from servebench.shards.health_schema import HEALTH_SCHEMA
 from servebench.shards.manifest import Manifest, Shard
 from servebench.shards.parts import parse_part_name
 from servebench.shards.reader import list_parts
+from servebench.shards.span_schema import SPAN_SCHEMA
 
 MERGED = "merged"
 _BESIDE = (
@@ -18,6 +19,7 @@ _BESIDE = (
     ("clock", CLOCK_SCHEMA),
     ("engine", ENGINE_SCHEMA),
     ("hardware", ENGINE_SCHEMA),
+    ("spans", SPAN_SCHEMA),
 )
 
 

@@ -20,6 +20,7 @@ from servebench.analysis.columns import chunk_columns, flags, floats, request_co
 from servebench.analysis.flow import FlowBuilder, TokenFlow, edges_of
 from servebench.analysis.health import Health, read_health, spoiled_rows
 from servebench.analysis.seals import faults_beside
+from servebench.analysis.steps import step_times
 from servebench.analysis.time_axis import TimeAxis
 from servebench.core.errors import ShardError
 from servebench.metrics import ChunkColumns, RequestColumns
@@ -46,7 +47,8 @@ class RunData:
 
     `spoiled`: sent in a second in which its worker was itself the limit; latency leaves such rows out. `gaps`: chunk
     gaps of ok rows that are not spoiled, by phase. `faults` names each part that could not be used and why; `shards`
-    lists the others.
+    lists the others. `steps`: own time of each step of the answers by name, ns, NaN where an answer lacks it; empty
+    where no locustfile made the answers.
     """
 
     folder: Path
@@ -65,6 +67,7 @@ class RunData:
     measured: BoolArray
     spoiled: BoolArray
     late: BoolArray
+    steps: dict[str, FloatArray]
     shards: tuple[Shard, ...]
     faults: tuple[str, ...]
 
@@ -202,6 +205,7 @@ def _assembled(folder: Path, manifest: Manifest, reading: Reading, executor: Exe
         measured=flags(table, "measured"),
         spoiled=np.concatenate([np.zeros(0, bool), *reading.spoiled])[order],
         late=flags(table, "late"),
+        steps=step_times(folder, manifest.run_id, table, REQUEST_FORMULAS["e2e"](columns)),
         shards=tuple(
             Shard(path=f"{PARTS}/{path.name}", rows=size, sha256=digest)
             for (path, digest), size in zip(reading.parts, sizes, strict=True)

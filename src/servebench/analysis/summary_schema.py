@@ -5,6 +5,7 @@ from typing import Any, get_args
 
 from servebench.analysis.counts import Counts
 from servebench.analysis.objectives import State
+from servebench.analysis.steps import PREFIX
 from servebench.analysis.table_rows import STATISTICS
 from servebench.core.outcomes import Outcome, Status, TokenSource
 from servebench.metrics import METRICS
@@ -16,6 +17,7 @@ Node = dict[str, Any]
 _COUNT: Node = {"type": "integer", "minimum": 0}
 _NUMBER: Node = {"type": ["number", "null"]}
 _TEXT: Node = {"type": "string"}
+_STEP: Node = {"type": "string", "pattern": f"^{PREFIX}", "description": "own time of a step of the answers, ms"}
 _MEASURED = {
     "left_out_warmup": "rows of phases that are not measured",
     "left_out_spoiled": "rows sent in a second which the client spoiled; not in any latency",
@@ -132,7 +134,7 @@ def _outcome() -> Node:
 def _percentiles() -> Node:
     row = _record(
         {
-            "metric": _words([metric.name for metric in METRICS]),
+            "metric": {"anyOf": [_words([metric.name for metric in METRICS]), _STEP]},
             "unit": _TEXT,
             "phase": {**_TEXT, "description": "all = every measured phase together"},
             "n": _COUNT,

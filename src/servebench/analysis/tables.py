@@ -16,8 +16,9 @@ from servebench.analysis.gaps import first_alike, gap_statistics
 from servebench.analysis.numbers import plain
 from servebench.analysis.rates import rate_over
 from servebench.analysis.source import RunData
+from servebench.analysis.steps import step_metric
 from servebench.analysis.table_rows import INTERVALS, QUANTILES, STATISTICS, TableRow, gap_row, statistics_row
-from servebench.analysis.token_counts import nothing_counted
+from servebench.analysis.token_counts import no_prompt_counted, nothing_counted
 from servebench.analysis.windows import phase_windows
 from servebench.core.errors import InputError
 from servebench.metrics import METRICS, Metric, Window, formulas
@@ -25,6 +26,7 @@ from servebench.metrics.columns import BoolArray, FloatArray, IntArray
 from servebench.shards.schema import REQUESTS_SCHEMA
 
 _OF_OUTPUT_TOKENS = frozenset({"output_token_throughput", "total_token_throughput"})
+_OF_INPUT_TOKENS = frozenset({"input_token_throughput", "total_token_throughput"})
 POOLED = "all"
 """Name of the group that holds every measured row."""
 
@@ -94,7 +96,12 @@ def percentile_table(
                 gap_row(metric, group.key, gaps, all_quantiles)
                 for group, gaps in zip(groups, seen.result(), strict=True)
             ]
-    return Table(by=tuple(by), rows=tuple(row for metric in METRICS for row in found[metric.name]))
+        steps = [
+            row
+            for name, values in run.steps.items()
+            for row in _request_rows(step_metric(name), values, groups, material)
+        ]
+    return Table(by=tuple(by), rows=(*(row for metric in METRICS for row in found[metric.name]), *steps))
 
 
 class _Material(NamedTuple):
@@ -117,13 +124,13 @@ def _metric_rows(metric: Metric, run: RunData, groups: Sequence[_Group], materia
         return [_rate_row(metric, run, group) for group in groups]
     if metric.kind == "share":
         return [_share_row(metric, run, group) for group in groups]
-    return _request_rows(metric, run, groups, material)
+    return _request_rows(metric, formulas.REQUEST_FORMULAS[metric.name](run.columns), groups, material)
 
 
-def _request_rows(metric: Metric, run: RunData, groups: Sequence[_Group], material: _Material) -> list[TableRow]:
+def _request_rows(metric: Metric, of_rows: FloatArray, groups: Sequence[_Group], material: _Material) -> list[TableRow]:
     """Return the rows of a request metric, whose values are held for as long as that takes only."""
     order, bound = material.order, metric.name in INTERVALS
-    values = formulas.REQUEST_FORMULAS[metric.name](run.columns)[order]
+    values = of_rows[order]
     known = ~np.isnan(values)
     rows: list[TableRow] = []
     for place, (group, twin) in enumerate(zip(groups, material.twins, strict=True)):
@@ -143,7 +150,9 @@ def in_order(run: RunData, metric: Metric, rows: BoolArray, order: IntArray) -> 
 
 def _rate_row(metric: Metric, run: RunData, group: _Group) -> TableRow:
     working = None if group.working.all() else group.working
-    undefined = metric.name in _OF_OUTPUT_TOKENS and nothing_counted(run)
+    undefined = (metric.name in _OF_OUTPUT_TOKENS and nothing_counted(run)) or (
+        metric.name in _OF_INPUT_TOKENS and no_prompt_counted(run)
+    )
     value = None if undefined else plain(rate_over(metric.name, run, group.windows, working))
     n = int(np.sum(run.columns.ok & group.rows))
     return TableRow(metric=metric.name, unit=metric.unit, group=group.key, n=n, mean=value)

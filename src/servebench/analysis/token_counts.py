@@ -136,6 +136,12 @@ def nothing_counted(run: RunData) -> bool:
     return bool(ok.any() and _uncounted(run)[ok].all())
 
 
+def no_prompt_counted(run: RunData) -> bool:
+    """Return whether a run has ok answers, and for none of them a count of the prompt's tokens."""
+    ok = run.columns.ok
+    return bool(ok.any() and np.isnan(run.columns.input_tokens[ok]).all())
+
+
 def _uncounted(run: RunData) -> BoolArray:
     return np.isnan(run.columns.output_tokens) & np.isnan(run.columns.events.first_token_ns)
 

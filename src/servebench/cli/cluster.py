@@ -28,6 +28,7 @@ _OWN_PREFIXES = (
     "SERVEBENCH_DRAIN_S",
     "SERVEBENCH_COLLECT",
     "SERVEBENCH_KEEP_GOING",
+    "SERVEBENCH_LOCUSTFILE",
     "SERVEBENCH_COMMAND",
     "SERVEBENCH_PROGRESS_FD",
 )
@@ -47,7 +48,7 @@ class Launch:
 
     `with_key` gives the user's key to the local workers, of which there are `local_workers`, and to a master that has
     to ask for the model; `way` is what options say about proxy and headers. `expect_workers` is how many the master
-    waits for. `web` None = headless.
+    waits for. `locustfile`: whose tasks make the answers. `web` None = headless.
     """
 
     workload_json: bytes | None
@@ -59,6 +60,7 @@ class Launch:
     collect: str = "auto"
     keep_going: bool = False
     tokenizer: Path | None = None
+    locustfile: Path | None = None
     command: tuple[str, ...] = ()
     with_key: bool = True
     way: Way = field(default_factory=Way)
@@ -108,9 +110,11 @@ def master_command(launch: Launch) -> list[str]:
     return [*command, *launch.locust_flags]
 
 
-def worker_command(host: str, port: int, locust_flags: tuple[str, ...] = ()) -> list[str]:
-    """Return the command line of a worker of the master at `host`."""
-    return [*_locust(), "--worker", "--master-host", host, "--master-port", str(port), *locust_flags]
+def worker_command(
+    host: str, port: int, locust_flags: tuple[str, ...] = (), locustfile: Path | None = None
+) -> list[str]:
+    """Return the command line of a worker of the master at `host`, which loads a user's own file beside ours."""
+    return [*_locust(locustfile), "--worker", "--master-host", host, "--master-port", str(port), *locust_flags]
 
 
 def worker_flags(locust_flags: tuple[str, ...]) -> tuple[str, ...]:
@@ -128,6 +132,7 @@ def master_environment(
         "SERVEBENCH_URL": launch.url,
         "SERVEBENCH_RUN_NAME": launch.run_name,
         "SERVEBENCH_MODEL": launch.model,
+        "SERVEBENCH_LOCUSTFILE": str(launch.locustfile.absolute()) if launch.locustfile else None,
         "SERVEBENCH_KEEP_GOING": "1" if launch.keep_going else None,
         "SERVEBENCH_PROGRESS_FD": str(progress_fd) if progress_fd is not None else None,
     }
@@ -172,5 +177,6 @@ def default_workers() -> int:
     return max(1, len(os.sched_getaffinity(0)) - 1)
 
 
-def _locust() -> list[str]:
-    return [sys.executable, "-m", "locust", "-f", str(locustfile())]
+def _locust(own: Path | None = None) -> list[str]:
+    files = [locustfile()] if own is None else [locustfile(), own.absolute()]
+    return [sys.executable, "-m", "locust", "-f", ",".join(map(str, files))]

@@ -16,7 +16,7 @@ from servebench.cli.cluster import (
     worker_command,
     worker_environment,
 )
-from servebench.cli.run import bind_of, collect_of, shown_command
+from servebench.cli.run import bind_of, checked_locustfile, collect_of, shown_command
 from servebench.core.errors import InputError
 
 
@@ -107,17 +107,22 @@ def master(
 @option("--master", required=True, metavar="HOST[:PORT]", help="Where the master is.")
 @option("--url", envvar="SERVEBENCH_URL", help="Address of the service; default: what the master says.")
 @option("--out", type=click.Path(path_type=Path), default="runs", show_default=True, help="Folder of runs.")
+@option(
+    "--locustfile",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="File whose tasks make the answers of `run --locustfile`.",
+)
 @click.pass_context
-def worker(ctx: click.Context, /, *, master: str, url: str | None, out: Path) -> int:
+def worker(ctx: click.Context, /, *, master: str, url: str | None, out: Path, locustfile: Path | None) -> int:
     """Be one worker process of a master on another node; start one per core.
 
     The key comes from SERVEBENCH_API_KEY or SERVEBENCH_API_KEY_FILE. Becomes the Locust process itself.
     """
     host, port = bind_of(master, local=False)
-    launch = Launch(workload_json=None, url=url, out=out.absolute())
+    launch = Launch(workload_json=None, url=url, out=out.absolute(), locustfile=checked_locustfile(locustfile))
     _make_out(out)
     _become(
-        worker_command(host, port, passed_locust_flags(ctx)),
+        worker_command(host, port, passed_locust_flags(ctx), launch.locustfile),
         worker_environment(os.environ, launch, None),
         _clean_folder(),
     )

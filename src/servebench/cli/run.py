@@ -72,6 +72,12 @@ class Nodes:
     help="Count answers by this tokenizer.json too; default: only where the server does not count.",
 )
 @way_options("Target")
+@option(
+    "--locustfile",
+    group="Target",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="Each request is one task of this file's users.",
+)
 @option("--no-preflight", group="Target", is_flag=True, help="Do not ask the service for its models first.")
 @option("--rate", group="Without a workload file", type=click.FloatRange(0, min_open=True), help="Requests per second.")
 @option("--duration", group="Without a workload file", type=Duration(), help="How long, e.g. 60s.")
@@ -114,7 +120,8 @@ def run(ctx: click.Context, /, **options: Any) -> int:  # noqa: ANN401 - click h
     way = Way(headers=options["header"], proxy=options["proxy"])
     workload = way.into(chosen_workload(options["workload"], quick, seed=options["seed"]))
     model = options["model"] or workload.target.model
-    if not options["no_preflight"]:
+    locustfile = checked_locustfile(options["locustfile"])
+    if locustfile is None and not options["no_preflight"]:
         model = checked_model(url, model, way, workload)
     nodes = Nodes(workers=options["workers"], expect=options["expect_workers"], bind=options["bind"])
     launch = launch_of(workload, url, nodes, out=options["out"], model=model)
@@ -124,6 +131,7 @@ def run(ctx: click.Context, /, **options: Any) -> int:  # noqa: ANN401 - click h
         run_name=options["run_name"],
         drain_ns=options["drain"],
         tokenizer=options["tokenizer"],
+        locustfile=locustfile,
         collect=collect_of(options["collect"]),
         keep_going=options["keep_going"],
         locust_flags=passed_locust_flags(ctx),
@@ -137,6 +145,14 @@ def run(ctx: click.Context, /, **options: Any) -> int:  # noqa: ANN401 - click h
     )
     progress = "none" if options["quiet"] else options["progress"]
     return execute(Job(launch=launch, workload=workload, progress=progress, wanted=wanted)).exit_code
+
+
+def checked_locustfile(path: Path | None) -> Path | None:
+    """Return the path as it is; raises InputError for one that Locust would take for two."""
+    if path is not None and "," in str(path.absolute()):
+        msg = f"--locustfile {path}: Locust takes a comma for the beginning of another file; rename it"
+        raise InputError(msg)
+    return path
 
 
 def checked_model(url: str, model: str | None, way: Way, workload: "Workload | None") -> str | None:

@@ -176,7 +176,7 @@ def _spawns(launch: Launch, scratch: Path, workload: Path | None, progress_fd: i
     workers = [
         Spawn(
             name=f"worker {number}",
-            command=worker_command("127.0.0.1", launch.bind_port, worker_flags(launch.locust_flags)),
+            command=worker_command("127.0.0.1", launch.bind_port, worker_flags(launch.locust_flags), launch.locustfile),
             environment=worker_environment(os.environ, launch, workload),
             folder=scratch / f"worker-{number}",
             log=logs / f"worker-{number}.log",

@@ -50,6 +50,8 @@ class Prepare(msgspec.Struct, frozen=True, kw_only=True):
     master_boot_id: str
     collect: str = "auto"
     """auto, local, shared, master or a URL: where finished parts go."""
+    locustfile: str | None = None
+    """sha256 of the file whose tasks make the answers; None = requests go to the service itself."""
 
 
 class Ready(msgspec.Struct, frozen=True, kw_only=True):

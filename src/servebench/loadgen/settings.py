@@ -36,6 +36,9 @@ class Settings:
     metrics_listen: str = "127.0.0.1:9646"
     """Where the master serves its own metrics to Prometheus; "off" = nowhere."""
 
+    locustfile: Path | None = None
+    """File of the user whose tasks make the answers; None = requests go to the service itself."""
+
     keep_going: bool = False
     """Whether a run goes on of which every request fails."""
 
@@ -59,6 +62,7 @@ class Settings:
             command=environ.get("SERVEBENCH_COMMAND"),
             secrets=read_secrets(environ),
             collect=environ.get("SERVEBENCH_COLLECT") or "auto",
+            locustfile=Path(environ["SERVEBENCH_LOCUSTFILE"]) if environ.get("SERVEBENCH_LOCUSTFILE") else None,
             keep_going=environ.get("SERVEBENCH_KEEP_GOING") == "1",
             metrics_urls=split_places(environ.get("SERVEBENCH_METRICS_URLS")),
             metrics_listen=environ.get("SERVEBENCH_METRICS_LISTEN") or "127.0.0.1:9646",

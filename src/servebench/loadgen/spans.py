@@ -8,11 +8,11 @@
             with model.span("first call"):
                 ...
 
-One row per step and per answer goes to `runs/rag/spans/part-*.parquet`; `servebench spans runs/rag` shows where the
-time went. Steps may run side by side, in other greenlets: each `span` says whose step it is.
+One row per step and per answer goes to `spans/part-*.parquet`: of the run, where `servebench run --locustfile` drives
+the file, else of the folder that was named. Steps may run side by side, in other greenlets: each `span` says whose step
+it is.
 """
 
-import os
 import secrets
 import time
 from collections.abc import Callable, Iterator
@@ -20,18 +20,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from servebench.core.errors import HarnessError, InputError
-from servebench.core.units import NS_PER_MS, NS_PER_S
-from servebench.loadgen.part_writer import MAX_PENDING, PartWriter
+from servebench.core.errors import InputError
+from servebench.core.units import NS_PER_MS
+from servebench.loadgen.planned import planned
 from servebench.loadgen.runclock import boot_id
+from servebench.loadgen.span_recorder import SpanRecorder
 from servebench.shards.folder import worker_name
-from servebench.shards.parts import PartIdentity, WrittenPart, write_table_part
-from servebench.shards.span_schema import WHOLE, SpanRow, span_table
-
-ROWS_PER_PART = 2_000
-MAX_ROWS = 32_767
-"""Rows that one part takes."""
-MAX_AGE_NS = 5 * NS_PER_S
+from servebench.shards.parts import PartIdentity
+from servebench.shards.span_schema import WHOLE, SpanRow
 
 
 class Step:
@@ -52,9 +48,9 @@ class Step:
 class _Answer:
     """One answer: numbers its steps and collects their rows until it ends."""
 
-    def __init__(self, name: str, answer_id: int) -> None:
+    def __init__(self, name: str, answer_id: int, request_id: str | None) -> None:
         self.rows: list[SpanRow] = []
-        self._name, self._id = name, answer_id
+        self._name, self._id, self._request_id = name, answer_id, request_id
         self._numbers = 0
 
     @contextmanager
@@ -70,44 +66,33 @@ class _Answer:
             raise
         finally:
             end_ns = time.monotonic_ns()
-            self.rows.append(SpanRow(self._id, number, parent, self._name, name, start_ns, end_ns, error))
+            row = SpanRow(self._id, number, parent, self._name, name, start_ns, end_ns, error, self._request_id)
+            self.rows.append(row)
 
 
 class Spans:
-    """Records answers and their steps in a folder; one for each process, one folder for each run.
+    """Records answers and their steps; one for each process.
 
-    `fire`: Locust's `environment.events.request.fire`; then its statistics and page show each answer too. Rows are
-    written by a thread of its own, at the latest 5 s after the answer ended as long as others follow. Raises InputError
-    where the folder cannot be made.
+    `folder`: where they go under plain `locust`, one folder for each run; made with the first answer, and not used
+    where `servebench run` drives the file. `fire`: Locust's `environment.events.request.fire`; then its statistics
+    and page show each answer of plain `locust` too. Rows are written by a thread of its own, at the latest 5 s after
+    the answer ended as long as others follow.
     """
 
     def __init__(self, folder: str | Path, *, fire: Callable[..., Any] | None = None) -> None:
-        self._folder = Path(folder) / "spans"
-        try:
-            self._folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            msg = f"cannot make {self._folder}: {error.strerror}; give a writable folder"
-            raise InputError(msg) from error
-        now_ns = time.monotonic_ns()
-        self._identity = PartIdentity(
-            run_id=Path(folder).name or "spans",
-            worker=worker_name(0, secrets.token_hex(4)),
-            epoch_monotonic_ns=now_ns,
-            epoch_unix_ns=time.time_ns() - (time.monotonic_ns() - now_ns),
-            boot_id=boot_id(),
-        )
+        self._folder = Path(folder)
         self._fire = fire
-        self._rows: list[SpanRow] = []
-        self._first_ns = now_ns
-        self._answers = self._number = 0
-        self._writer = PartWriter(MAX_PENDING)
-        self._process = os.getpid()
+        self._own: SpanRecorder | None = None
 
     @contextmanager
     def answer(self, name: str) -> Iterator[Step]:
-        """Time one answer; what it raises is noted by its class and goes on. Steps must end before it does."""
-        self._answers += 1
-        answer = _Answer(name, self._answers)
+        """Time one answer; what it raises is noted by its class and goes on. Steps must end before it does.
+
+        Call it in the task's own greenlet. Raises InputError where the folder cannot be made.
+        """
+        asked = planned()
+        recorder = self._recorder() if asked is None else asked.spans
+        answer = _Answer(name, recorder.next_answer(), None if asked is None else asked.request_id)
         raised: BaseException | None = None
         try:
             with answer.timed(name, None) as step:
@@ -116,24 +101,38 @@ class Spans:
             raised = error
             raise
         finally:
-            self._keep(answer)
-            self._tell(answer.rows[-1], raised)
+            recorder.add(answer.rows)
+            if asked is None:
+                self._tell(answer.rows[-1], raised)
 
     def close(self) -> None:
         """Write what is left; blocks the calling greenlet until it is on disk. Raises HarnessError for lost rows."""
-        self._flush()
-        self._writer.close()
-        if self._writer.failure is not None:
-            raise self._writer.failure
+        if self._own is None:
+            return
+        self._own.close()
+        if self._own.failure is not None:
+            raise self._own.failure
 
-    def _keep(self, answer: _Answer) -> None:
-        if not self._rows:
-            self._first_ns = answer.rows[-1].end_ns
-        if len(self._rows) + len(answer.rows) > MAX_ROWS:
-            self._flush()
-        self._rows += answer.rows[-MAX_ROWS:]
-        if len(self._rows) >= ROWS_PER_PART or answer.rows[-1].end_ns - self._first_ns >= MAX_AGE_NS:
-            self._flush()
+    def _recorder(self) -> SpanRecorder:
+        if self._own is None:
+            folder = self._folder / "spans"
+            try:
+                folder.mkdir(parents=True, exist_ok=True)
+            except OSError as error:
+                msg = f"cannot make {folder}: {error.strerror}; give a writable folder"
+                raise InputError(msg) from error
+            self._own = SpanRecorder(folder, self._identity())
+        return self._own
+
+    def _identity(self) -> PartIdentity:
+        now_ns = time.monotonic_ns()
+        return PartIdentity(
+            run_id=self._folder.name or "spans",
+            worker=worker_name(0, secrets.token_hex(4)),
+            epoch_monotonic_ns=now_ns,
+            epoch_unix_ns=time.time_ns() - (time.monotonic_ns() - now_ns),
+            boot_id=boot_id(),
+        )
 
     def _tell(self, whole: SpanRow, raised: BaseException | None) -> None:
         if self._fire is not None:
@@ -148,25 +147,5 @@ class Spans:
                 context={},
             )
 
-    def _flush(self) -> None:
-        if not self._rows:
-            return
-        if self._writer.full:
-            self._writer.fail(HarnessError(f"{MAX_PENDING} parts wait for {self._folder}: its disk is too slow"))
-            return
-        rows, number, identity, folder = self._rows, self._number, self._identity, self._folder
-        self._rows, self._number = [], number + 1
 
-        def write() -> WrittenPart:
-            table = span_table(
-                rows,
-                run_id=identity.run_id,
-                worker=identity.worker,
-                epoch_monotonic_ns=identity.epoch_monotonic_ns,
-            )
-            return write_table_part(folder, number, table, identity)
-
-        self._writer.submit(write)
-
-
-__all__ = ["WHOLE", "Spans", "Step"]
+__all__ = ["WHOLE", "Spans", "Step", "planned"]

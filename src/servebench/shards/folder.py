@@ -56,6 +56,11 @@ class RunFolder:
         return self.root / "clock"
 
     @property
+    def spans(self) -> Path:
+        """Parts with one row per step of an answer; only there where a locustfile makes the answers."""
+        return self.root / "spans"
+
+    @property
     def tables(self) -> Path:
         """CSV tables of the analysis."""
         return self.root / "tables"

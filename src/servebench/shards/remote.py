@@ -11,7 +11,7 @@ from pyarrow import fs
 
 from servebench.core.errors import HarnessError, InputError
 
-KINDS = ("requests", "health", "clock")
+KINDS = ("requests", "health", "clock", "spans")
 BLOCK_BYTES = 1 << 20
 
 

@@ -25,6 +25,7 @@ class SpanRow(NamedTuple):
     start_ns: int
     end_ns: int
     error: str | None
+    request_id: str | None
 
 
 SPAN_COLUMNS: tuple[ColumnSpec, ...] = (
@@ -38,6 +39,7 @@ SPAN_COLUMNS: tuple[ColumnSpec, ...] = (
     ColumnSpec("start_ns", pa.int64(), "ns", "when it began, from the start of the process's recording"),
     ColumnSpec("end_ns", pa.int64(), "ns", "when it ended"),
     ColumnSpec("error", WORD, "", "class of what it raised; null = it ended well"),
+    ColumnSpec("request_id", WORD, "", "row of `requests` that the answer is; null = the file was run by locust alone"),
 )
 
 SPAN_SCHEMA: pa.Schema = pa.schema(
@@ -63,6 +65,7 @@ def span_table(rows: Sequence[SpanRow], *, run_id: str, worker: str, epoch_monot
         "answer": _words([row.answer for row in rows]),
         "span": _words([row.span for row in rows]),
         "error": _words([row.error for row in rows]),
+        "request_id": _words([row.request_id for row in rows]),
     }
     return pa.Table.from_arrays([columns[field.name] for field in SPAN_SCHEMA], schema=SPAN_SCHEMA)
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-ARRIVALS, PROMPTS, LENGTHS, TURNS, THINK, SERVEGEN, SPREAD, INPUTS, OUTPUTS, LEAVING = range(10)
+ARRIVALS, PROMPTS, LENGTHS, TURNS, THINK, SERVEGEN, SPREAD, INPUTS, OUTPUTS, LEAVING, TASKS = range(11)
 """Purposes: the first word of a spawn key. Part of the reproducible form; never renumber."""
 
 

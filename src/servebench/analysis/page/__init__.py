@@ -62,6 +62,11 @@ def _groups(plots: Sequence[Plot]) -> tuple[PlotGroup, ...]:
             "One point per measured load level, a marker shape per phase; no point where samples are too few. "
             "Bars: the 95 % interval of p95.",
         ),
+        under(
+            "The steps of an answer",
+            ("steps",),
+            "Own time of each step, as the locustfile named it; what no step covers is other. The means add up to E2E.",
+        ),
         under("Over the run", ("rates", "latency", "tokens", "in-flight")),
         under(
             "The server beside the client",

@@ -62,9 +62,16 @@ def conditions(found: Digest) -> tuple[tuple[str, str], ...]:
         ("lost", lost or "none"),
         ("output tokens by", found.tokens.words),
         *(("token counts compared", ratio.sentence) for ratio in found.tokens.ratios),
+        *_made_by(found),
         ("stopped", manifest.stop_cause or "the master ended without a word"),
     ]
     return tuple(pairs)
+
+
+def _made_by(found: Digest) -> tuple[tuple[str, str], ...]:
+    """Return which locustfile made the answers; nothing where requests went to the service itself."""
+    code = found.manifest.observed.get("locustfile")
+    return (("answers made by", f"{code.get('name')}, sha256 {code.get('sha256')}"),) if isinstance(code, dict) else ()
 
 
 def command(found: Digest) -> str:

@@ -5,6 +5,7 @@ from servebench.analysis.digest import Digest
 from servebench.analysis.numbers import UNDEFINED, bounds, clock, count, significant
 from servebench.analysis.page.model import PageTable
 from servebench.analysis.render import SHOWN, for_people, shown_unit
+from servebench.analysis.steps import metric_named
 from servebench.analysis.table_rows import QUANTILES
 from servebench.analysis.tables import POOLED
 from servebench.analysis.words import STATE_GLYPHS
@@ -38,7 +39,7 @@ def _percentiles(found: Digest) -> PageTable:
             continue
         unit, divisor = shown_unit(row)
         numbers = [None if (value := getattr(row, name)) is None else value / divisor for name in (*SHOWN, *_ENDS)]
-        title = METRIC_BY_NAME[row.metric].title
+        title = metric_named(row.metric).title
         interval = bounds(numbers.pop(-2), numbers.pop())
         rows.append((title, unit, *row.group, count(row.n), *map(significant, numbers), interval))
     return PageTable(

@@ -9,6 +9,7 @@ from servebench.analysis.plots.figure import Plot, Shading
 from servebench.analysis.plots.overtime import LATENCY_BINS, client_plots, time_plots
 from servebench.analysis.plots.server import server_plots
 from servebench.analysis.plots.spread import distributions
+from servebench.analysis.plots.steps import steps_plots
 from servebench.analysis.plots.underload import load_plots
 from servebench.analysis.saturation import Saturation
 from servebench.analysis.source import RunData
@@ -31,6 +32,7 @@ def run_plots(
     shading = Shading(phase_windows(run), end_s)
     return (
         *load_plots(points, results, found),
+        *steps_plots(run, points),
         *time_plots(run, series, coarse, shading),
         *server_plots(side, run, series, shading),
         *distributions(run),

@@ -54,6 +54,7 @@ from servebench.loadgen.scrape.pages import places_to_ask
 from servebench.loadgen.settings import Settings, full_url
 from servebench.shards.folder import create_run_folder, new_run_id, new_token
 from servebench.shards.manifest import Manifest, write_manifest
+from servebench.shards.reader import file_sha256
 from servebench.shards.schema import SCHEMA_VERSION
 from servebench.workload.codec import decode_workload, encode_workload, workload_hash
 from servebench.workload.model import Workload
@@ -210,7 +211,10 @@ class MasterRole:
         workload, planned = self._workload()
         url = self._url()
         target = parse_target(url)
-        model = settings.model or workload.target.model or only_model(target, workload, settings.secrets)
+        made_by = None if settings.locustfile is None else file_sha256(settings.locustfile)
+        model = settings.model or workload.target.model
+        if model is None and made_by is None:
+            model = only_model(target, workload, settings.secrets)
         if not planned:
             refuse_by_hand(workload)
         schedule, reuse = plan_of(workload) if planned and workload.closed is None else (None, {})
@@ -220,6 +224,9 @@ class MasterRole:
         closed = workload.closed if planned else None
         manifest = self._manifest(run_id, now, workload, schedule, target.redacted)
         manifest.plan_reuse = reuse
+        if settings.locustfile is not None:
+            folder.spans.mkdir()
+            manifest.observed["locustfile"] = {"name": settings.locustfile.name, "sha256": made_by}
         if closed is not None:
             manifest.engine = "closed"
         write_manifest(folder.root, manifest)
@@ -231,6 +238,7 @@ class MasterRole:
             model=model,
             master_boot_id=manifest.boot_id,
             collect=settings.collect,
+            locustfile=made_by,
         )
         order = Order(
             prepare=prepare,

@@ -11,12 +11,12 @@ from servebench.core.outcomes import Outcome
 from servebench.core.records import Answer, Ask, Message, RequestRecord, SendStamps
 from servebench.core.units import NS_PER_MS, NS_PER_S
 from servebench.loadgen.runclock import RunClock
-from servebench.loadgen.transport.client import Client
 from servebench.loadgen.transport.deadlines import ENDLESS, Patience
 from servebench.loadgen.transport.retrying import Course
 from servebench.loadgen.worker.accepting import AnswerChecker
 from servebench.loadgen.worker.counting import AnswerCounter
 from servebench.loadgen.worker.live import LiveCounters
+from servebench.loadgen.worker.performers import Performer
 from servebench.loadgen.worker.permit import Permit
 from servebench.loadgen.worker.recorder import Recorder
 from servebench.wire.endpoint import Endpoint
@@ -52,7 +52,7 @@ class Requester:
         parts: RequestParts,
         clock: RunClock,
         permit: Permit,
-        client: Client,
+        client: Performer,
         recorder: Recorder,
         live: LiveCounters,
         counter: AnswerCounter,

@@ -33,10 +33,12 @@ from servebench.loadgen.messages import (
 )
 from servebench.loadgen.runclock import boot_id
 from servebench.loadgen.settings import Settings, full_url
+from servebench.loadgen.users import LoadToken
 from servebench.loadgen.worker.clock_sync import SAME_CLOCK, ClockOffset, ClockSample, ClockSync
 from servebench.loadgen.worker.counting import AnswerCounter
 from servebench.loadgen.worker.health import HubTicker
 from servebench.loadgen.worker.memory import settle_memory
+from servebench.loadgen.worker.pipeline import UserCode, user_code
 from servebench.loadgen.worker.session import WorkerSession
 from servebench.loadgen.worker.setup import WorkerSetup
 from servebench.shards.folder import worker_name
@@ -170,8 +172,16 @@ class WorkerRole:
             tell_locust=self._tell_locust,
             token_rate_per_s=self._token_rate_per_s,
             counter=self._counter,
+            code=self._code(),
             ticker=self._ticker,
         )
+
+    def _code(self) -> UserCode | None:
+        path = self._settings.locustfile
+        if path is None:
+            return None
+        users = [user for user in self._environment.user_classes if user is not LoadToken]
+        return user_code(path, self._environment, users)
 
     def _token_rate_per_s(self) -> float:
         return self._tokens * float(getattr(self._environment.parsed_options, "rate_per_user", 1.0))

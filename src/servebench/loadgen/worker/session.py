@@ -10,7 +10,6 @@ from gevent.greenlet import Greenlet
 from servebench.core.errors import HarnessError, ServebenchError
 from servebench.core.target import parse_target
 from servebench.core.units import NS_PER_S
-from servebench.inquiry.way import approach_to
 from servebench.loadgen.membership import Change
 from servebench.loadgen.messages import (
     Arm,
@@ -27,7 +26,7 @@ from servebench.loadgen.messages import (
     WorkerFault,
 )
 from servebench.loadgen.runclock import RunClock
-from servebench.loadgen.transport.client import Client
+from servebench.loadgen.span_recorder import SpanRecorder
 from servebench.loadgen.worker.accepting import AnswerChecker
 from servebench.loadgen.worker.clock_sync import ClockLog
 from servebench.loadgen.worker.closed_users import ClosedUsers
@@ -36,7 +35,9 @@ from servebench.loadgen.worker.drain import CANCEL_LIMIT_S, wait_for_all
 from servebench.loadgen.worker.engines import Engine, EngineParts, make_engine, mean_gaps_ns
 from servebench.loadgen.worker.health import HealthGauges, HealthMonitor
 from servebench.loadgen.worker.live import LiveCounters
+from servebench.loadgen.worker.performers import make_performer
 from servebench.loadgen.worker.permit import Permit, SeqPool
+from servebench.loadgen.worker.pipeline import Pipeline
 from servebench.loadgen.worker.recorder import Recorder
 from servebench.loadgen.worker.requester import Requester, RequestParts
 from servebench.loadgen.worker.setup import WorkerSetup, run_tag
@@ -76,20 +77,9 @@ class WorkerSession:
         self._prompts = load_prompts(self._workload, order.run_id)
         self._schedule: Schedule | None = plan(self._workload, self._prompts) if order.engine == "plan" else None
         dialect = ENDPOINTS[self._workload.target.endpoint]
-        stream = self._workload.requests.stream and dialect.streams
-        self._endpoint = dialect.at(order.model, stream=stream)
+        self._endpoint = dialect.at(order.model, stream=self._workload.requests.stream and dialect.streams)
         self._target = parse_target(setup.url)
-        requests = self._workload.requests
-        way = approach_to(self._target, self._endpoint, setup.secrets, headers=requests.headers, proxy=requests.proxy)
-        self._client = Client(
-            way.target,
-            self._endpoint,
-            requests.timeouts,
-            headers=way.headers,
-            stream=stream,
-            proxy=way.proxy,
-            keep_text=True,  # for histories, and to count tokens where the server does not; costs nothing measurable
-        )
+        self._client = make_performer(order, setup, self._workload, self._endpoint)
         self.checker = AnswerChecker(self._workload.accept, of_prompts=self._prompts.has_checks)
         self._close_asked, self.closed = Event(), Event()
         self._stop: Stop | None = None
@@ -98,6 +88,7 @@ class WorkerSession:
         self._recorder: Recorder | None = None
         self._health: HealthMonitor | None = None
         self._clock_log: ClockLog | None = None
+        self._spans: SpanRecorder | None = None
         self._sender: PartSender | None = None
         self._requester: Requester | None = None
         self._engine: Engine | None = None
@@ -155,12 +146,14 @@ class WorkerSession:
                 on_failure=self.fail,
             )
         )
+        if isinstance(self._client, Pipeline):
+            self._spans = self._client.record_into(folder.spans, identity)
         delivery = make_delivery(self._order, setup.worker_id, setup.send, shared=shared)
         # Nothing below fails: from here on greenlets live that the end of the session waits for.
         if setup.sync is not None:
             self._clock_log = ClockLog(folder.clock, identity, message.epoch_monotonic_ns, setup.sync)
         if delivery is not None:
-            self._sender = PartSender([recorder, health, self._clock_log], delivery)
+            self._sender = PartSender([recorder, health, self._clock_log, self._spans], delivery)
         self._health, self._requester, self._engine = health, requester, engine
         health.start()
         gevent.spawn(self._run, requester, engine, recorder, health)
@@ -297,9 +290,10 @@ class WorkerSession:
         health.stop()
         recorder.close()
         failure = recorder.failure or health.failure
-        if self._clock_log is not None:
-            self._clock_log.close()
-            failure = failure or self._clock_log.failure
+        for part in (self._clock_log, self._spans):
+            if part is not None:
+                part.close()
+                failure = failure or part.failure
         if failure is not None:
             raise failure
 
@@ -345,7 +339,9 @@ class WorkerSession:
     def _watch(self) -> None:
         if self._recorder is not None:
             self._recorder.tick(time.monotonic_ns())
-        for part in (self._recorder, self._health, self._clock_log):
+        if self._spans is not None:
+            self._spans.tick(time.monotonic_ns())
+        for part in (self._recorder, self._health, self._clock_log, self._spans):
             if part is not None and part.failure is not None:
                 raise part.failure
         if time.monotonic_ns() - self._lease_ns > MASTER_SILENT_NS and self._clock is not None and self._stop is None:

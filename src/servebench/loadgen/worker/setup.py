@@ -12,6 +12,7 @@ from servebench.inquiry.secrets import Secrets
 from servebench.loadgen.worker.clock_sync import ClockSync
 from servebench.loadgen.worker.counting import AnswerCounter
 from servebench.loadgen.worker.health import HubTicker
+from servebench.loadgen.worker.pipeline import UserCode
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,6 +33,8 @@ class WorkerSetup:
     token_rate_per_s: Callable[[], float]
     """Offered rate of this worker's tokens now."""
     counter: AnswerCounter
+    code: UserCode | None = None
+    """The user's locustfile; None where this process was given none."""
     ticker: HubTicker
     """Runs since the process began, so that the run knows the hub's idle level."""
 
