@@ -99,7 +99,7 @@ def test_a_large_file_and_a_small_one_are_read_alike(kind: str) -> None:
     draws = np.random.default_rng(4)
     lines = [heads[kind]]
     for number in range(3000):
-        at, name = number * 0.25 + draws.integers(0, 3), ["", "a", "b"][number % 3]
+        at, name = number * 0.25 + draws.integers(0, 3), ["", "a", " b "][number % 3]
         clock = f"2023-11-16 18:{int(at) // 60 % 60:02}:{int(at) % 60:02}.{number:07}"
         lines.append(
             {
@@ -118,6 +118,7 @@ def test_a_large_file_and_a_small_one_are_read_alike(kind: str) -> None:
         assert small.session is not None
         assert large.session is not None
         assert ((small.session == -1) == (large.session == -1)).all()
+        assert len(np.unique(np.stack([small.session, large.session]), axis=1).T) == 3
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ MAX_TOKENS = 2**31 - 1
 
 Ints = npt.NDArray[np.int64]
 Tokens = npt.NDArray[np.int32]
+Bools = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,28 +68,30 @@ def in_order(rows: Rows, source: str, empty_output: int | None = None) -> Trace:
 
     `empty_output` keeps rows without output, with that many tokens. Raises InputError where nothing is left.
     """
-    steps_back = int(np.count_nonzero(np.diff(rows.time_ns) < 0))
-    order = np.argsort(rows.time_ns, kind="stable")
-    outputs = rows.output_tokens
+    steps_back = int(np.count_nonzero(rows.time_ns[1:] < rows.time_ns[:-1]))
+    order: Ints | slice = np.argsort(rows.time_ns, kind="stable") if steps_back else slice(None)
+    times, inputs, outputs = rows.time_ns[order], rows.input_tokens[order], rows.output_tokens[order]
     if empty_output is not None:
         outputs = np.where(outputs == 0, np.int32(empty_output), outputs)
-    usable = (outputs[order] > 0) & (rows.input_tokens[order] > 0)
-    kept = order[usable]
-    if not len(kept):
-        msg = f"{source} has no usable rows ({len(order)} rows, none with input and output tokens)"
+    usable = (outputs > 0) & (inputs > 0)
+    if not usable.any():
+        msg = f"{source} has no usable rows ({len(usable)} rows, none with input and output tokens)"
         raise InputError(msg)
-    zero = rows.time_ns[kept[0]]
+    # A trace in order of which all is used, as most are, is taken as it stands: one of millions of rows is not copied.
+    kept: Bools | slice = slice(None) if usable.all() else usable
+    zero = times[kept][0]
     return Trace(
         path=source,
-        offset_ns=rows.time_ns[kept] - zero,
-        input_tokens=rows.input_tokens[kept],
+        offset_ns=times[kept] - zero,
+        input_tokens=inputs[kept],
         output_tokens=outputs[kept],
-        left_out_ns=rows.time_ns[order[~usable]] - zero,
+        left_out_ns=times[~usable] - zero,
         steps_back=steps_back,
-        session=None if rows.session is None else rows.session[kept],
-        blocks=None if rows.blocks is None else _blocks_of(rows.blocks, kept),
+        session=None if rows.session is None else rows.session[order][kept],
+        blocks=None if rows.blocks is None else _blocks_of(rows.blocks, order, kept),
     )
 
 
-def _blocks_of(blocks: Blocks, kept: Ints) -> Blocks:
-    return Blocks(first=blocks.first[kept], last=blocks.last[kept], ids=blocks.ids, tokens=blocks.tokens)
+def _blocks_of(blocks: Blocks, order: Ints | slice, kept: Bools | slice) -> Blocks:
+    first, last = blocks.first[order][kept], blocks.last[order][kept]
+    return Blocks(first=first, last=last, ids=blocks.ids, tokens=blocks.tokens)

@@ -16,6 +16,7 @@ import io
 import math
 import re
 from array import array
+from collections.abc import Iterable
 from typing import BinaryIO
 
 import numpy as np
@@ -33,24 +34,28 @@ _SECONDS = re.compile(r"(\d\d)(?:\.(\d{1,9}))?(Z|[+-]\d\d:\d\d)?", re.ASCII)
 def read_csv(stream: BinaryIO, source: str, layout: Layout, large_bytes: int = LARGE_BYTES) -> Rows:
     """Return the rows of a CSV trace; a file of more than `large_bytes` is read by Arrow where that can.
 
+    The stream must be able to go back. Neither way holds the text of a large file.
     Raises SpecError: columns missing, rows that are none, and InputError for an empty file.
     """
     found = _columns(stream.readline().decode(errors="replace").removeprefix("\ufeff"), source, layout)
+    begin = stream.tell()
     body = stream.read(large_bytes + 1)
-    if len(body) > large_bytes:
-        body = b"".join((body, stream.read()))
-        from servebench.workload.trace_arrow import read_large
+    if len(body) <= large_bytes:
+        return _read_lines(io.BytesIO(body), source, layout, found)
+    del body
+    from servebench.workload.trace_arrow import read_large
 
-        rows = read_large(body, layout, found)
-        if rows is not None:
-            return rows
-    return _read_lines(body, source, layout, found)
+    stream.seek(begin)
+    rows = read_large(stream, layout, found)
+    if rows is None:
+        stream.seek(begin)
+        rows = _read_lines(stream, source, layout, found)
+    return rows
 
 
-def _read_lines(body: bytes, source: str, layout: Layout, found: Found) -> Rows:
+def _read_lines(lines: Iterable[bytes], source: str, layout: Layout, found: Found) -> Rows:
     reader = _LineReader(layout, found)
-    # Line by line from the bytes: a list of all lines of a long trace would take ten times its size.
-    for number, line in enumerate(io.BytesIO(body), start=2):
+    for number, line in enumerate(lines, start=2):
         if not line.isspace():
             reader.read(line.decode(errors="replace"), number)
             if len(reader.faults) >= MAX_FAULTS:

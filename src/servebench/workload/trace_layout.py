@@ -43,5 +43,7 @@ def seconds_to_ns(times_s: npt.NDArray[np.float64]) -> Ints:
     """Return times in ns after the earliest: the difference first, so that a large base costs no digits."""
     if not len(times_s):
         return np.empty(0, dtype=np.int64)
-    offset_ns: Ints = np.rint((times_s - times_s.min()) * NS_PER_S).astype(np.int64)
+    offset = times_s - times_s.min()
+    offset *= NS_PER_S
+    offset_ns: Ints = np.rint(offset, out=offset).astype(np.int64)
     return offset_ns
