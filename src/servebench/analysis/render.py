@@ -14,6 +14,8 @@ from servebench.analysis.tables import Table
 from servebench.analysis.words import printable
 
 SHOWN: tuple[str, ...] = ("mean", "p50", "p95", "p99", "p999", "max")
+_SPARED: tuple[str, ...] = ("p999", "p99", "max", "p50")
+"""Left out in this order where a terminal is narrow; rates and shares have their value in `mean` only."""
 _FORMULA_STARTS = (
     *"=+-@",
     "\N{FULLWIDTH EQUALS SIGN}",
@@ -48,15 +50,17 @@ def for_people(table: Table, *, every: bool = False) -> tuple[TableRow, ...]:
     return tuple(row for row in table.rows if shows(row.metric))
 
 
-def _cells(table: Table, row: TableRow, shown: Callable[[str], str] = printable) -> list[str]:
+def _cells(
+    table: Table, row: TableRow, names: Sequence[str] = SHOWN, shown: Callable[[str], str] = printable
+) -> list[str]:
     """Return the cells of a row; `shown` makes text of the run harmless where it goes."""
     unit, divisor = shown_unit(row)
-    numbers = [None if (value := getattr(row, name)) is None else value / divisor for name in SHOWN]
+    numbers = [None if (value := getattr(row, name)) is None else value / divisor for name in names]
     return [shown(row.metric), unit, *map(shown, row.group), count(row.n), *map(significant, numbers)]
 
 
-def _header(table: Table) -> list[str]:
-    return ["metric", "unit", *table.by, "n", *SHOWN]
+def _header(table: Table, names: Sequence[str] = SHOWN) -> list[str]:
+    return ["metric", "unit", *table.by, "n", *names]
 
 
 def width(text: str) -> int:
@@ -80,16 +84,30 @@ def align(rows: Sequence[Sequence[str]], left: int) -> list[str]:
     return lines
 
 
-def as_text(table: Table, *, every: bool = False) -> str:
-    """Return the table for a terminal, with the reason of its dashes below; `every` = metrics of minor interest too."""
-    rows = [_header(table), *(_cells(table, row) for row in for_people(table, every=every))]
-    lines = align(rows, 2 + len(table.by))
-    lines += ["", "Latency of ok requests, from sent unless the name says intended."]
+def as_text(table: Table, *, every: bool = False, columns: int | None = None) -> str:
+    """Return the table for a terminal, with the reason of its dashes below; `every` = metrics of minor interest too.
+
+    Where `columns` are too few, statistics are left out, and said to be: first those that need the most samples.
+    """
+    names = list(SHOWN)
+    lines = _text_rows(table, names, every=every)
+    spare = iter(_SPARED)
+    while columns is not None and max(map(width, lines)) > columns and (name := next(spare, None)) is not None:
+        names.remove(name)
+        lines = _text_rows(table, names, every=every)
+    left_out = [name for name in SHOWN if name not in names]
+    lines += [""] + ([f"Left out to fit the terminal: {', '.join(left_out)}."] if left_out else [])
+    lines += ["Latency of ok requests, from sent unless the name says intended."]
     lines.append(f'"{UNDEFINED}": undefined, or too few samples.')
     if not every:
         lines.append("Main metrics only: --all-metrics shows the others.")
     lines.append("Definitions: servebench table --explain ttft")
     return "\n".join(lines) + "\n"
+
+
+def _text_rows(table: Table, names: Sequence[str], *, every: bool) -> list[str]:
+    rows = [_header(table, names), *(_cells(table, row, names) for row in for_people(table, every=every))]
+    return align(rows, 2 + len(table.by))
 
 
 def as_markdown(table: Table, *, every: bool = False) -> str:
@@ -99,7 +117,7 @@ def as_markdown(table: Table, *, every: bool = False) -> str:
         f"| {' | '.join(head)} |",
         f"| {' | '.join(['---'] * (2 + len(table.by)) + ['---:'] * (1 + len(SHOWN)))} |",
     ]
-    lines += [f"| {' | '.join(_cells(table, row, markdown_text))} |" for row in for_people(table, every=every)]
+    lines += [f"| {' | '.join(_cells(table, row, shown=markdown_text))} |" for row in for_people(table, every=every)]
     return "\n".join(lines) + "\n"
 
 

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 import click
 
 from servebench.cli.locust_flags import LOCUST_FLAGS, LocustFlag, argument_of
+from servebench.cli.terminal import columns_of, fitted
 from servebench.core.units import parse_duration_ns
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -113,7 +114,12 @@ def passed_locust_flags(ctx: click.Context) -> tuple[str, ...]:
 
 def say(text: str = "") -> None:
     """Write words for the person at the terminal: stderr, so that stdout holds results only."""
-    click.echo(text, err=True, color=coloured())
+    click.echo(fitted(text, columns_of(sys.stderr)), err=True, color=coloured())
+
+
+def show(text: str) -> None:
+    """Write results for a person on stdout; on a terminal its lines fit."""
+    click.echo(fitted(text, columns_of(sys.stdout)))
 
 
 def coloured(wish: str | None = None) -> bool:

@@ -11,7 +11,7 @@ from urllib.parse import quote
 
 import click
 
-from servebench.cli.base import command, option
+from servebench.cli.base import command, option, show
 from servebench.cli.findings import Facts, Finding, Metrics, findings, plain, summary, table, target_block
 from servebench.cli.finish import next_command
 from servebench.cli.probe import Prober
@@ -68,17 +68,16 @@ def check(
         click.echo(_as_json(facts, lines))
         return ExitCode.BAD_INPUT if failed else ExitCode.OK
     encoding = (getattr(sys.stdout, "encoding", None) or "ascii").lower()
-    for line in table(lines, unicode=encoding.startswith("utf")):
-        click.echo(line)
+    show("\n".join(table(lines, unicode=encoding.startswith("utf"))))
     if failed:
-        click.echo(summary(lines))
+        show(summary(lines))
         return ExitCode.BAD_INPUT
     block = target_block(facts).replace("\n", "\n  ")
-    click.echo(f"{summary(lines)} For the workload:\n  {block}")
+    show(f"{summary(lines)} For the workload:\n  {block}")
     named = ("--model", facts.model) if facts.model is not None else ()
     shown = parse_target(url).redacted
     if facts.endpoint == "openai-chat":
-        click.echo(f"Next: {next_command('run', '--url', shown, *named, '--rate', '2', '--duration', '30s')}")
+        show(f"Next: {next_command('run', '--url', shown, *named, '--rate', '2', '--duration', '30s')}")
     return ExitCode.OK
 
 

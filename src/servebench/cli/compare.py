@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from servebench.cli.base import command, option, say
+from servebench.cli.base import command, option, say, show
 from servebench.cli.finish import shown_path
 from servebench.core.errors import InputError
 from servebench.core.outcomes import ExitCode, Status
@@ -69,7 +69,10 @@ def compare(
         change=change,
     )
     text, code = judged(base, candidate, asked, form=form, strict=strict, page=page)
-    click.echo(text, nl=False)
+    if form == "text" and text:
+        show(text.removesuffix("\n"))
+    else:
+        click.echo(text, nl=False)
     return code
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from servebench.cli.base import command, option
+from servebench.cli.base import command, option, show
 from servebench.core.outcomes import ExitCode
 
 if TYPE_CHECKING:
@@ -67,7 +67,10 @@ def cost(
     )
     data = load_run(run)
     found = bill(used(data, read_telemetry(run, data.manifest.run_id)), prices)
-    click.echo(json.dumps(asdict(found), indent=1) if as_json else "\n".join(_lines(found)))
+    if as_json:
+        click.echo(json.dumps(asdict(found), indent=1))
+    else:
+        show("\n".join(_lines(found)))
     return ExitCode.OK
 
 

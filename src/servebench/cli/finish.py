@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from servebench.cli.base import say
+from servebench.cli.base import say, show
 from servebench.cli.watch import Cluster, last_words, move_logs
 from servebench.core.errors import HarnessError, InputError, ServebenchError
 from servebench.core.outcomes import ExitCode
@@ -95,7 +95,7 @@ def show_results(folder: Path, wanted: Wanted) -> int:
         click.echo(verdict_line(found))
     else:
         shown = summary_lines(found, shown_path(folder), report=report, show_invalid=wanted.show_invalid)
-        click.echo("\n".join(shown))
+        show("\n".join(shown))
     verdict = found.manifest.verdict
     return ExitCode.HARNESS if verdict is None else exit_code(verdict)
 

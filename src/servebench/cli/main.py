@@ -17,6 +17,7 @@ import click
 from servebench import __version__
 from servebench.cli.base import COLOR_WISHES, CONTEXT_SETTINGS, DEBUG_KEY, coloured, say
 from servebench.cli.encoding import fit_streams
+from servebench.cli.terminal import columns_of, fitted
 from servebench.core.errors import ServebenchError
 from servebench.core.outcomes import ExitCode
 
@@ -137,11 +138,10 @@ def _usage(error: click.UsageError) -> str:
 
 
 def _fail(message: str, code: int, *, bold: bool) -> int:
-    plain = click.unstyle(message)
+    plain = fitted(f"error: {click.unstyle(message)}", columns_of(sys.stderr))
     if bold:
-        click.echo(f"{click.style('error:', fg='red', bold=True)} {plain}", err=True, color=True)
-    else:
-        click.echo(f"error: {plain}", err=True, color=False)
+        plain = click.style("error:", fg="red", bold=True) + plain.removeprefix("error:")
+    click.echo(plain, err=True, color=bold)
     return code
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from servebench.cli.base import command, option, say
+from servebench.cli.base import command, option, say, show
 from servebench.cli.figures import UNDEFINED, count, figure, minutes
 from servebench.cli.run import QuickForm, chosen_workload
 from servebench.core.errors import InputError
@@ -43,7 +43,10 @@ def plan(*, workload: Path, seed: int | None, out: Path | None, as_json: bool) -
 
     loaded = chosen_workload(workload, QuickForm(), seed=seed)
     if loaded.closed is not None and out is None:
-        click.echo(json.dumps(_closed_json(loaded), indent=2) if as_json else "\n".join(closed_lines(loaded)))
+        if as_json:
+            click.echo(json.dumps(_closed_json(loaded), indent=2))
+        else:
+            show("\n".join(closed_lines(loaded)))
         return
     prompts = PromptSet.load(loaded.prompts)
     schedule = make_schedule(loaded, prompts)
@@ -54,7 +57,7 @@ def plan(*, workload: Path, seed: int | None, out: Path | None, as_json: bool) -
     if as_json:
         click.echo(_json(loaded, schedule, phases, reuse))
     else:
-        click.echo("\n".join(plan_lines(loaded, schedule, phases, reuse)))
+        show("\n".join(plan_lines(loaded, schedule, phases, reuse)))
     if out is not None:
         write_plan(out, schedule)
         say(f"Schedule written to {out}: {len(schedule):,} rows.")
@@ -71,13 +74,9 @@ def plan_lines(
         f"{workload.name}: {len(schedule):,} requests in {minutes(seconds)}, seed {workload.seed}",
         f"schedule {schedule.schedule_hash}",
         "",
-        f"{'phase':<14}{'shape':<8}{'start':>7}{'length':>8}{'n':>8}{'req/s':>8}{'CV':>6}   dispersion 1 10 60 s",
     ]
-    lines += [_phase_line(phase) for phase in phases]
-    lines += ["", f"{'phase':<14}{'':<8}{'mean':>8}{'p50':>8}{'p90':>8}{'p99':>8}{'max':>8}   tokens"]
-    for phase in phases:
-        lines += [_length_line(phase.name, "input", phase.input_tokens)]
-        lines += [_length_line("", "output", phase.max_tokens)]
+    lines += _phase_table(phases)
+    lines += ["", *_length_table(phases)]
     prompts, repeats = max((p.prompts for p in phases), default=0), sum(p.repeats for p in phases)
     lines += ["", f"Up to {prompts:,} different prompts in a phase; {repeats:,} requests repeat an earlier one whole."]
     if reuse is not None:
@@ -160,18 +159,39 @@ def _json(workload: "Workload", schedule: "Schedule", phases: "tuple[PhaseSummar
     return json.dumps(content, indent=2)
 
 
-def _phase_line(phase: "PhaseSummary") -> str:
-    start, length = phase.start_ns / NS_PER_S, (phase.end_ns - phase.start_ns) / NS_PER_S
-    spread = "  ".join(figure(phase.dispersion[window]) for window in sorted(phase.dispersion))
-    mark = "" if phase.measured else "  (not measured)"
-    return (
-        f"{phase.name:<14}{phase.shape:<8}{minutes(start):>7}{minutes(length):>8}{count(phase.n):>8}"
-        f"{figure(phase.rate_per_s):>8}{figure(phase.gap_cv):>6}   {spread}{mark}"
-    )
+def _phase_table(phases: "tuple[PhaseSummary, ...]") -> list[str]:
+    """Return the phases with the dispersion of their arrivals over each window; a mark where one is not measured."""
+    from servebench.analysis.render import align
+
+    windows = sorted({window for phase in phases for window in phase.dispersion})
+    rows = [["phase", "shape", "start", "length", "n", "req/s", "CV", *(f"D {window} s" for window in windows)]]
+    for phase in phases:
+        start, length = phase.start_ns / NS_PER_S, (phase.end_ns - phase.start_ns) / NS_PER_S
+        spread = [figure(phase.dispersion.get(window)) for window in windows]
+        rates = [count(phase.n), figure(phase.rate_per_s), figure(phase.gap_cv)]
+        rows.append([phase.name, phase.shape, minutes(start), minutes(length), *rates, *spread])
+    lines = align(rows, 2)
+    marked = [line if phase.measured else f"{line}  *" for line, phase in zip(lines[1:], phases, strict=True)]
+    notes = ["D: dispersion of arrivals, their variance over their mean in windows of so many seconds; Poisson has 1."]
+    notes += [] if all(phase.measured for phase in phases) else ["*: not measured."]
+    return [lines[0], *marked, *notes]
 
 
-def _length_line(name: str, kind: str, lengths: "LengthSummary | None") -> str:
+def _length_table(phases: "tuple[PhaseSummary, ...]") -> list[str]:
+    from servebench.analysis.render import align
+
+    rows = [["phase", "tokens", "mean", "p50", "p90", "p99", "max"]]
+    for phase in phases:
+        rows.append([phase.name, "input", *_lengths(phase.input_tokens)])
+        rows.append(["", "output", *_lengths(phase.max_tokens)])
+    lines = align(rows, 2)
+    if any(phase.input_tokens is None or phase.max_tokens is None for phase in phases):
+        lines.append(f"{UNDEFINED}: no length is asked for.")
+    return lines
+
+
+def _lengths(lengths: "LengthSummary | None") -> list[str]:
     if lengths is None:
-        return f"{name:<14}{kind:<8}{UNDEFINED:>8}   none asked for"
+        return [UNDEFINED] * 5
     values = (lengths.mean, lengths.p50, lengths.p90, lengths.p99, float(lengths.max))
-    return f"{name:<14}{kind:<8}" + "".join(f"{value:>8,.0f}" for value in values)
+    return [f"{value:,.0f}" for value in values]

@@ -1,13 +1,15 @@
 """Know the commands on finished runs: `merge`, `table`, `report`. None of them needs the service again."""
 
+import sys
 import webbrowser
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from servebench.cli.base import command, option, say
+from servebench.cli.base import command, option, say, show
 from servebench.cli.finish import Wanted, show_results, shown_path
+from servebench.cli.terminal import columns_of, fitted
 from servebench.core.errors import InputError
 from servebench.core.outcomes import ExitCode, Status
 
@@ -81,7 +83,7 @@ def table(
     A run that is not merged yet is read as it is; nothing is written. Exit code 3 when the run is INVALID.
     """
     if explain is not None:
-        click.echo(explanation(explain))
+        show(explanation(explain))
         return ExitCode.OK
     if run is None:
         msg = "table needs a run folder.\n  try: servebench table runs/…"
@@ -211,7 +213,10 @@ def _rendered(table: "Table", form: str, *, every: bool) -> str:
 
     if form in {"csv", "json"}:
         return render.as_csv(table) if form == "csv" else render.as_json(table)
-    return render.as_markdown(table, every=every) if form == "md" else render.as_text(table, every=every)
+    if form == "md":
+        return render.as_markdown(table, every=every)
+    columns = columns_of(sys.stdout)
+    return fitted(render.as_text(table, every=every, columns=columns), columns)
 
 
 def _code(examined: "Examined", name: str | None = None) -> int:

@@ -28,8 +28,19 @@ class _SimCommand(Command):
         return [*simulator.params, *super().get_params(ctx)]
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        ctx.meta[_ARGUMENTS] = [argument for argument in args if argument != "--debug"]
+        ctx.meta[_ARGUMENTS] = _without_ours(args)
         return super().parse_args(ctx, args)
+
+
+def _without_ours(arguments: list[str]) -> list[str]:
+    """Return the arguments without the options of every command, of which the simulator knows nothing."""
+    kept, given = [], iter(arguments)
+    for argument in given:
+        if argument == "--color":
+            next(given, None)
+        elif argument != "--debug" and not argument.startswith("--color="):
+            kept.append(argument)
+    return kept
 
 
 def _become_simulator(**_options: object) -> NoReturn:
