@@ -107,8 +107,8 @@ class Prober:
         body = endpoint.body(
             model=model, messages=(Message("user", PROMPT),), max_tokens=MAX_TOKENS, stream=True, params=params
         )
-        way, head = self.way(endpoint), request_head(request_id="servebench-check-0")
-        data = way.render("POST", self.target.path(endpoint.path), head, body)
+        way = self.way(endpoint)
+        data = way.opening(self.target.path(endpoint.path), request_head()).request("servebench-check-0", body)
         connection = self.caller.opened(way)
         timeline, end, begun = Timeline(endpoint, stream=True, keep_text=True), End.COMPLETE, bytearray()
         try:

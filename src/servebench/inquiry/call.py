@@ -84,7 +84,7 @@ class Caller:
         connection = self.opened(approach)
         parser = ResponseParser(keep_all=True)
         try:
-            body = _exchange(connection, approach.render("GET", path, QUESTION_HEAD), parser)
+            body = _exchange(connection, approach.question(path, QUESTION_HEAD), parser)
         except (OSError, ValueError) as error:
             self.close()
             place = approach.target.authority

@@ -17,16 +17,20 @@ _UNIT_NS = 1_000.0
 class Sketch:
     """Counts of positive ns values in buckets 1 % wide; quantiles are off by at most 0.5 %.
 
-    Arrays are counted when somebody looks: all of a second together cost a fraction of what one by one does.
+    Values are counted when somebody looks: all of a second together cost a fraction of what one by one does.
     """
 
     def __init__(self, counts: Mapping[int, int] | None = None) -> None:
         self._counts: Counter[int] = Counter(counts or {})
-        self._uncounted: list[NDArray[np.int64]] = []
+        self._uncounted: list[NDArray[np.number]] = []
+        self._single: list[float] = []
 
     @property
     def counts(self) -> Counter[int]:
         """Number of values by bucket."""
+        if self._single:
+            values_ns, self._single = np.array(self._single), []
+            self._uncounted.append(values_ns)
         if self._uncounted:
             ns, self._uncounted = np.concatenate(self._uncounted), []
             buckets = np.ceil(np.log(np.maximum(ns, _UNIT_NS) / _UNIT_NS) * _PER_LOG).astype(np.int64)
@@ -37,9 +41,9 @@ class Sketch:
 
     def add(self, ns: float) -> None:
         """Count one value."""
-        self._counts[_bucket(ns)] += 1
+        self._single.append(ns)
 
-    def add_all(self, ns: NDArray[np.int64]) -> None:
+    def add_all(self, ns: NDArray[np.number]) -> None:
         """Count an array of values, which must not change afterwards."""
         if len(ns):
             self._uncounted.append(ns)
@@ -113,7 +117,3 @@ def middles_ns(buckets: NDArray[np.int64]) -> NDArray[np.float64]:
     """Return the values that stand for buckets, at most 0.5 % from any value in them."""
     middles: NDArray[np.float64] = _UNIT_NS * 2 / (1 + _GAMMA) * np.power(_GAMMA, buckets.astype(np.float64))
     return middles
-
-
-def _bucket(ns: float) -> int:
-    return math.ceil(math.log(max(ns, _UNIT_NS) / _UNIT_NS) * _PER_LOG)

@@ -57,10 +57,10 @@ class ChunkBuffer:
         self._delays.extend(chunks.delay_ns)
         self._kinds.extend(chunks.kind)
         self._add_reads(chunks.read)
-        if np.frombuffer(chunks.tokens, np.int32).max() >= 0:
+        if not _all_unknown(chunks.tokens):
             self._tokens.extend(array("i", [UNKNOWN]) * (before - len(self._tokens)))
             self._tokens.extend(chunks.tokens)
-        if np.frombuffer(chunks.choice, np.int8).any():
+        if chunks.choice.tobytes().count(0) < len(chunks):
             self._choices.extend(array("b", bytes(before - len(self._choices))))
             self._choices.extend(chunks.choice)
 
@@ -74,13 +74,20 @@ class ChunkBuffer:
         return ChunkColumns(ns, delays, kinds, tokens, reads.astype(np.int32), choices)
 
     def _add_reads(self, numbers: "array[int]") -> None:
-        reads = np.frombuffer(numbers, np.int32)
-        if self._reads.typecode == "H" and not 0 <= reads.min() <= reads.max() <= _MOST_SHORT:
-            self._reads = array("i", self._reads)  # once in a part, when an answer has come in very many reads
         if self._reads.typecode == "H":
-            self._reads.frombytes(reads.astype(np.uint16).tobytes())
-        else:
-            self._reads.extend(numbers)
+            try:
+                self._reads.extend(array("H", numbers))
+            except OverflowError:
+                self._reads = array("i", self._reads)  # once in a part, when an answer has come in very many reads
+            else:
+                return
+        self._reads.extend(numbers)
+
+
+def _all_unknown(tokens: "array[int]") -> bool:
+    """Whether no event tells its tokens. All bits of UNKNOWN are set; short arrays are no work for numpy."""
+    data = tokens.tobytes()
+    return data.count(0xFF) == len(data)
 
 
 def check_chunks(chunks: Chunks) -> None:

@@ -120,8 +120,7 @@ class PartBuffer:
             raise ValueError(msg)
         # Nothing raises from here on, so a row is added whole or not at all.
         self._numbers.extend(_number_cells(_numbers_of(record)))
-        for word, codes in zip(_words_of(record), self._vocabulary, strict=True):
-            self._words.append(-1 if word is None else codes.setdefault(encodable(word), len(codes)))
+        self._words.extend(map(_code, _words_of(record), self._vocabulary))
         self._request_ids.append(record.request_id)
         self._messages.append(record.answer.error_message, MAX_ERROR_MESSAGE_BYTES)
         self._reasons.append(record.accept_reason, MAX_ACCEPT_REASON_BYTES)
@@ -248,6 +247,14 @@ def _words_of(record: RequestRecord) -> tuple[str | None, ...]:
         answer.token_source,
         record.counted_source,
     )
+
+
+def _code(word: str | None, codes: dict[str, int]) -> int:
+    """Return the number of a word, a new one where it is new; -1 for None."""
+    if word is None:
+        return -1
+    known = codes.get(word)
+    return codes.setdefault(encodable(word), len(codes)) if known is None else known
 
 
 def _number_cells(values: Iterable[int | None]) -> "array[int]":

@@ -49,7 +49,12 @@ HEALTH_COLUMNS: tuple[ColumnSpec, ...] = (
     ColumnSpec("hub_lag_p50_ns", pa.int64(), "ns", "median lateness of a 10 ms ticker, what a greenlet waits to run"),
     ColumnSpec("hub_lag_p99_ns", pa.int64(), "ns", "99th percentile of the ticker's lateness"),
     ColumnSpec("hub_lag_max_ns", pa.int64(), "ns", "largest lateness of the ticker"),
-    ColumnSpec("hub_lag_idle_ns", pa.int64(), "ns", "99th percentile before the run began; null = too few ticks then"),
+    ColumnSpec(
+        "hub_lag_idle_ns",
+        pa.int64(),
+        "ns",
+        "99th percentile of the calmest second before the run; null = too few ticks",
+    ),
     ColumnSpec("cpu_share", pa.float64(), "1", "CPU time of the process over wall time; 1 = one core"),
     ColumnSpec("rss_bytes", pa.int64(), "bytes", "resident memory of the process"),
     ColumnSpec("gc_pauses", pa.int64(), "", "garbage collections"),

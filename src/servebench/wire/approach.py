@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from servebench.core.headers import merged
 from servebench.core.target import Target
-from servebench.wire.request import render_request
+from servebench.wire.request import Opening, render_opening, render_question
 from servebench.wire.tunnel import Tunnel
 
 
@@ -45,12 +45,22 @@ class Approach:
             return None
         return Tunnel(self.target.authority, self.proxy.authorization)
 
-    def render(self, method: str, path: str, head: Mapping[str, str], body: bytes = b"") -> bytes:
-        """Return a request for `path`, query included, as it goes over the connection.
+    def question(self, path: str, head: Mapping[str, str]) -> bytes:
+        """Return a GET request for `path`, query included, as it goes over the connection.
 
         `head` is what this request holds besides; the target's headers win. Raises ValueError for what cannot be
         written; the message holds no value.
         """
+        path, headers = self._addressed(path, head)
+        return render_question(path, self.target.netloc, headers)
+
+    def opening(self, path: str, head: Mapping[str, str]) -> Opening:
+        """Return what all POST requests for `path` begin with; else like `question`."""
+        path, headers = self._addressed(path, head)
+        return render_opening("POST", path, self.target.netloc, headers)
+
+    def _addressed(self, path: str, head: Mapping[str, str]) -> tuple[str, dict[str, str]]:
+        """Return the request target and all headers, as target or proxy wants them."""
         target, proxy = self.target, self.proxy
         known = {} if target.authorization is None else {"Authorization": target.authorization}
         headers = merged(head, known, self.headers)
@@ -58,4 +68,4 @@ class Approach:
             path = f"http://{target.netloc}{path}"
             if proxy.authorization is not None:
                 headers = merged(headers, {"Proxy-Authorization": proxy.authorization})
-        return render_request(method, path, target.netloc, headers, body)
+        return path, headers

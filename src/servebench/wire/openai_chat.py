@@ -120,6 +120,8 @@ def _classify_rest(choice: _Choice, said: _Spoken) -> Said:
 
 def _called(said: _Spoken) -> str | None:
     """Return names and arguments of the tools that are called, None where nothing of them is there."""
+    if not said.tool_calls and said.function_call is None:
+        return None
     functions = [*map(_function, said.tool_calls or ()), said.function_call]
     return joined(*(text for function in functions if function for text in (function.name, function.arguments)))
 

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Mapping
 from types import MappingProxyType
+from typing import NamedTuple
 
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 QUESTION_HEAD: Mapping[str, str] = MappingProxyType(
@@ -13,8 +14,8 @@ QUESTION_HEAD: Mapping[str, str] = MappingProxyType(
 _TARGET = re.compile(r"(?:http://[\x21-\x2e\x30-\x7e]+)?/[\x21-\x7e]*")
 
 
-def request_head(*, request_id: str, stream: bool = True) -> dict[str, str]:
-    """Return the headers that every request to an endpoint carries, besides Host and Content-Length.
+def request_head(*, stream: bool = True) -> dict[str, str]:
+    """Return the headers that every request to an endpoint carries, besides Host, X-Request-Id and Content-Length.
 
     Compression is refused: it would hide from the reader when an event was sent.
     """
@@ -23,12 +24,26 @@ def request_head(*, request_id: str, stream: bool = True) -> dict[str, str]:
         "Accept": "text/event-stream, application/json" if stream else "application/json",
         "Accept-Encoding": "identity",
         "User-Agent": "servebench",
-        "X-Request-Id": request_id,
     }
 
 
-def render_request(method: str, path: str, host: str, headers: Mapping[str, str], body: bytes) -> bytes:
-    """Return head and body as they go over the connection; Host and Content-Length are added, the latter not to a GET.
+class Opening(NamedTuple):
+    """The head of all requests to one path, up to what differs between them."""
+
+    data: bytes
+
+    def request(self, request_id: str, body: bytes) -> bytes:
+        """Return a request as it goes over the connection; `request_id` is visible ASCII."""
+        return b"%sX-Request-Id: %s\r\nContent-Length: %d\r\n\r\n%s" % (
+            self.data,
+            request_id.encode("ascii"),
+            len(body),
+            body,
+        )
+
+
+def render_opening(method: str, path: str, host: str, headers: Mapping[str, str]) -> Opening:
+    """Return the request line and these headers behind Host.
 
     `path` is the request target in origin form, or in absolute form for a proxy, query included. Raises ValueError for
     a method, target, host, or header that cannot be written without changing the meaning of the head (line ends above
@@ -42,9 +57,12 @@ def render_request(method: str, path: str, host: str, headers: Mapping[str, str]
         raise ValueError(msg)
     lines = [f"{method} {path} HTTP/1.1", f"Host: {_checked('Host', host)}"]
     lines += [f"{name}: {_checked(name, value)}" for name, value in headers.items()]
-    if method != "GET":
-        lines.append(f"Content-Length: {len(body)}")
-    return "\r\n".join(lines).encode("latin-1") + b"\r\n\r\n" + body
+    return Opening("".join(f"{line}\r\n" for line in lines).encode("latin-1"))
+
+
+def render_question(path: str, host: str, headers: Mapping[str, str]) -> bytes:
+    """Return a GET request as it goes over the connection; raises ValueError as `render_opening` does."""
+    return render_opening("GET", path, host, headers).data + b"\r\n"
 
 
 def _checked(name: str, value: str) -> str:

@@ -25,25 +25,25 @@ def test_of_equal_names_whatever_their_case_the_last_list_wins() -> None:
 
 def test_the_key_goes_out_once_and_a_header_of_the_environment_replaces_it() -> None:
     secrets = read_secrets({"SERVEBENCH_API_KEY": "k", "SERVEBENCH_HEADERS": "authorization: Token t\nx-team: env"})
-    sent = lines(way("http://me:pw@h", secrets).render("POST", "/", {}, b""))
+    sent = lines(way("http://me:pw@h", secrets).question("/", {}))
     assert [line for line in sent if line.lower().startswith("authorization")] == ["authorization: Token t"]
     assert [line for line in sent if line.lower().startswith("x-team")] == ["x-team: env"]
 
 
 def test_the_credential_of_the_address_is_sent_where_no_key_is_set() -> None:
-    assert "Authorization: Basic bWU6cHc=" in lines(way("http://me:pw@h", Secrets()).render("POST", "/", {}, b""))
-    keyed = lines(way("http://me:pw@h", Secrets(api_key="k")).render("POST", "/", {}, b""))
+    assert "Authorization: Basic bWU6cHc=" in lines(way("http://me:pw@h", Secrets()).question("/", {}))
+    keyed = lines(way("http://me:pw@h", Secrets(api_key="k")).question("/", {}))
     assert [line for line in keyed if line.startswith("Authorization")] == ["Authorization: Bearer k"]
 
 
 def test_a_key_goes_where_the_endpoint_looks_for_it() -> None:
-    sent = lines(way("http://h", Secrets(api_key="k"), endpoint="anthropic-messages").render("GET", "/v1/models", {}))
+    sent = lines(way("http://h", Secrets(api_key="k"), endpoint="anthropic-messages").question("/v1/models", {}))
     assert {"x-api-key: k", "Authorization: Bearer k", "anthropic-version: 2023-06-01"} <= set(sent)
 
 
 def test_a_proxy_reads_http_requests_whole_and_gets_its_credential() -> None:
     approach = way("http://h:81/v1", Secrets(proxy="http://me:pw@p:3128"), proxy="http://elsewhere:1")
-    sent = lines(approach.render("GET", "/v1/models", {}))
+    sent = lines(approach.question("/v1/models", {}))
     assert (approach.entrance.authority, approach.tunnel()) == ("p:3128", None)
     assert sent[:2] == ["GET http://h:81/v1/models HTTP/1.1", "Host: h:81"]
     assert "Proxy-Authorization: Basic bWU6cHc=" in sent
@@ -54,7 +54,7 @@ def test_to_https_a_proxy_opens_a_tunnel_and_sees_no_request() -> None:
     tunnel = approach.tunnel()
     assert tunnel is not None
     assert tunnel.request.startswith(b"CONNECT h:443 HTTP/1.1\r\n")
-    assert lines(approach.render("GET", "/v1/models", {}))[0] == "GET /v1/models HTTP/1.1"
+    assert lines(approach.question("/v1/models", {}))[0] == "GET /v1/models HTTP/1.1"
 
 
 def test_a_proxy_that_is_none_is_told_with_its_place_and_without_its_password() -> None:

@@ -16,6 +16,7 @@ from servebench.core.units import NS_PER_MS, NS_PER_S
 from servebench.inquiry.secrets import Secrets
 from servebench.loadgen.master.interactive import interactive_workload
 from servebench.loadgen.messages import Prepare
+from servebench.loadgen.next_due import NextDue
 from servebench.loadgen.planned import planned
 from servebench.loadgen.spans import Spans
 from servebench.loadgen.transport.client import Client
@@ -267,7 +268,7 @@ def test_a_worker_takes_part_with_the_masters_file_only(file: Path, tmp_path: Pa
     code = user_code(file, object(), [user(lambda _: None)])
     workload, endpoint = interactive_workload(), ENDPOINTS["openai-chat"].at("m", stream=True)
     leaving = msgspec.structs.replace(workload, requests=Requests(abandon=Abandon(token_events=5)))
-    made = make_performer(*order_and_setup(tmp_path, code.sha256, code), workload, endpoint)
+    made = make_performer(*order_and_setup(tmp_path, code.sha256, code), workload, endpoint, NextDue())
     assert isinstance(made, Pipeline)
     for wanted, here, asked, words in (
         (code.sha256, None, workload, "which this worker lacks"),
@@ -275,8 +276,8 @@ def test_a_worker_takes_part_with_the_masters_file_only(file: Path, tmp_path: Pa
         (code.sha256, code, leaving, "abandon.tokens"),
     ):
         with pytest.raises(InputError, match=words):
-            make_performer(*order_and_setup(tmp_path, wanted, here), asked, endpoint)
-    client = make_performer(*order_and_setup(tmp_path, None, code), workload, endpoint)
+            make_performer(*order_and_setup(tmp_path, wanted, here), asked, endpoint, NextDue())
+    client = make_performer(*order_and_setup(tmp_path, None, code), workload, endpoint, NextDue())
     assert isinstance(client, Client)
     client.close()
 

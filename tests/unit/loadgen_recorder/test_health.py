@@ -2,6 +2,7 @@
 
 import gc
 import time
+from array import array
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,7 +12,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from servebench.loadgen.worker.health import HealthGauges, HealthMonitor, HubTicker
+from servebench.loadgen.worker.health import HealthGauges, HealthMonitor, HubTicker, idle_level_ns
 from servebench.shards.health_schema import HEALTH_SCHEMA, HealthRow, is_spoiled
 from servebench.shards.parts import PartIdentity
 from servebench.shards.reader import read_parts
@@ -148,6 +149,21 @@ def test_the_idle_level_comes_from_before_the_run(tmp_path: Path) -> None:
     ticker.stop()
     assert monitor.last is not None
     assert monitor.last.hub_lag_idle_ns == round(np.quantile([2 * MS] * 99 + [4 * MS], 0.99))
+
+
+def test_stalls_of_the_preparation_are_not_taken_for_the_idle_level() -> None:
+    calm, planning = [MS] * 100, [MS] * 60 + [120 * MS - step * 10 * MS for step in range(12)] + [MS] * 28
+    assert idle_level_ns(array("q", planning + calm)) == MS
+    assert idle_level_ns(array("q", calm + planning)) == MS
+    assert idle_level_ns(array("q", planning)) == round(np.quantile(planning, 0.99))
+
+
+def test_on_a_machine_that_is_always_late_the_idle_level_says_so() -> None:
+    late = np.random.default_rng(3).integers(5 * MS, 9 * MS, 1000)
+    assert idle_level_ns(array("q", late.tolist())) == round(
+        min(np.quantile(late[at : at + 100], 0.99) for at in range(0, 1000, 100))
+    )
+    assert idle_level_ns(array("q", late[:49].tolist())) is None
 
 
 def test_ticks_before_the_planned_start_make_the_idle_level_too(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 from servebench.core.errors import InputError
 from servebench.core.records import Message
 from servebench.wire.endpoints import ENDPOINTS
-from servebench.wire.request import render_request, request_head
+from servebench.wire.request import render_opening, render_question, request_head
 from servebench.workload.model import EndpointName
 
 TALK = [Message("system", "Be brief."), Message("user", "Grüße 🚲")]
@@ -24,8 +24,8 @@ def read_back(data: bytes) -> tuple[str, dict[str, str], bytes]:
 
 
 def test_a_request_reads_back_as_it_was_meant() -> None:
-    headers = request_head(request_id="a1b2c3d4-17-0")
-    line, read, body = read_back(render_request("POST", "/v1/x?k=v", "localhost:8000", headers, b'{"a":1}'))
+    opening = render_opening("POST", "/v1/x?k=v", "localhost:8000", request_head())
+    line, read, body = read_back(opening.request("a1b2c3d4-17-0", b'{"a":1}'))
     assert line == "POST /v1/x?k=v HTTP/1.1"
     assert body == b'{"a":1}'
     assert read == {
@@ -39,8 +39,13 @@ def test_a_request_reads_back_as_it_was_meant() -> None:
     }
 
 
+def test_a_question_has_neither_body_nor_length() -> None:
+    line, read, body = read_back(render_question("/v1/models", "h:1", {"Accept": "*/*"}))
+    assert (line, read, body) == ("GET /v1/models HTTP/1.1", {"Host": "h:1", "Accept": "*/*"}, b"")
+
+
 def test_a_request_for_no_stream_asks_for_json_alone() -> None:
-    headers = request_head(request_id="r", stream=False)
+    headers = request_head(stream=False)
     assert headers["Accept"] == "application/json"
 
 
@@ -60,7 +65,7 @@ def test_a_request_for_no_stream_asks_for_json_alone() -> None:
 )
 def test_what_would_change_the_head_is_refused_without_naming_the_value(host: str, headers: dict[str, str]) -> None:
     with pytest.raises(ValueError, match="header") as caught:
-        render_request("POST", "/", host, headers, b"")
+        render_opening("POST", "/", host, headers)
     assert "canary" not in str(caught.value)
 
 
@@ -69,7 +74,7 @@ def test_what_would_change_the_head_is_refused_without_naming_the_value(host: st
 )
 def test_a_method_or_target_that_is_none_is_refused(method: str, path: str) -> None:
     with pytest.raises(ValueError, match=r"method|target"):
-        render_request(method, path, "h", {}, b"")
+        render_opening(method, path, "h", {})
 
 
 def body(endpoint: str, **changes: Any) -> Any:  # noqa: ANN401 - any JSON

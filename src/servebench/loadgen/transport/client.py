@@ -7,6 +7,7 @@ import gevent
 
 from servebench.core.errors import HarnessError
 from servebench.core.target import Target, redirected_path
+from servebench.loadgen.next_due import NextDue
 from servebench.loadgen.transport.deadlines import ENDLESS, NEVER, Patience
 from servebench.loadgen.transport.exchange import Exchange
 from servebench.loadgen.transport.flight import Flight, Lane
@@ -17,7 +18,7 @@ from servebench.loadgen.transport.route import route_to
 from servebench.loadgen.transport.stamps import ReadClock
 from servebench.wire.approach import Approach
 from servebench.wire.endpoint import Endpoint
-from servebench.wire.request import request_head
+from servebench.wire.request import Opening, request_head
 from servebench.wire.timeline import Timeline
 from servebench.workload.model import Timeouts
 
@@ -38,19 +39,24 @@ class Client:
         keep_text: bool = False,
         stream: bool = True,
         proxy: Target | None = None,
+        next_due: NextDue | None = None,
     ) -> None:
         """Resolve the name of target or proxy, which may block; raises InputError for a name without address.
 
+        Raises ValueError for headers that cannot be written.
+
         `headers` go out with every request, besides those that all requests carry. `stream` says what the
-        bodies ask for.
+        bodies ask for. `next_due`: whose requests reading and parsing make room for; None = nobody's.
         """
         self._approach = Approach(target=target, proxy=proxy, headers=headers)
         route = route_to(self._approach)
         self._endpoint = endpoint
         self._keep_text = keep_text
         self._path = target.path(endpoint.path)
-        self._reactor = Reactor()
-        self._queue = ParseQueue()
+        self._head = request_head(stream=stream)
+        self._opening = self._opening_of(self._path)
+        self._reactor = Reactor(next_due)
+        self._queue = ParseQueue(next_due)
         self._pool = Pool(self._reactor, route)
         self._lane = Lane(pool=self._pool, queue=self._queue, timeouts=timeouts, stream=stream)
         self._flights: dict[Flight, None] = {}
@@ -74,15 +80,14 @@ class Client:
         """Send one request and block the calling greenlet until its answer has ended and is parsed.
 
         `path` is where a redirect led, None = the endpoint's own. `patience`: when its user leaves the answer. Nothing
-        that server or network do raises. Raises HarnessError when the client or this machine fails, ValueError for
-        headers that cannot be written.
+        that server or network do raises. Raises HarnessError when the client or this machine fails.
         """
         if self._closed:
             msg = "the transport is closed"
             raise HarnessError(msg)
         asked = self._path if path is None else path
-        head = request_head(request_id=request_id, stream=self._lane.stream)
-        request = self._approach.render("POST", asked, head, body)
+        opening = self._opening if path is None else self._opening_of(path)
+        request = opening.request(request_id, body)
         timeline = Timeline(self._endpoint, stream=self._lane.stream, keep_text=self._keep_text)
         flight = Flight(self._lane, request, timeline, patience)
         self._flights[flight] = None
@@ -103,6 +108,9 @@ class Client:
         """
         now = time.monotonic_ns()
         return sum(flight.cancel(now) for flight in list(self._flights))
+
+    def _opening_of(self, path: str) -> Opening:
+        return self._approach.opening(path, self._head)
 
     @property
     def counters(self) -> ReadClock:

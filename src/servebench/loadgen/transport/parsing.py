@@ -1,8 +1,9 @@
 """Know when answers are parsed: in slices between which the loop runs, so that a wave of endings stalls nothing.
 
-Reads are kept as they come and parsed later. A turn takes at most about a millisecond (one read may exceed it), then
-sockets and timers have theirs: the next slice is a timer of zero, which the loop serves once per iteration. A greenlet
-that only yielded would be resumed for up to 5 ms before the loop looks at descriptors again.
+Reads are kept as they come and parsed later. A turn takes at most about a millisecond, less when a request is due
+before that (one read may exceed it), then sockets and timers have theirs: the next slice is a timer of zero, which the
+loop serves once per iteration. A greenlet that only yielded would be resumed for up to 5 ms before the loop looks at
+descriptors again.
 """
 
 import time
@@ -12,6 +13,7 @@ from typing import Protocol
 import gevent
 
 from servebench.core.units import NS_PER_MS
+from servebench.loadgen.next_due import NextDue
 
 SLICE_NS = NS_PER_MS
 
@@ -26,7 +28,8 @@ class Parseable(Protocol):
 class ParseQueue:
     """Work through what is queued, one slice per loop iteration. `add` and `close` may be called by any greenlet."""
 
-    def __init__(self) -> None:
+    def __init__(self, next_due: NextDue | None = None) -> None:
+        self._room_ns = (next_due or NextDue()).room_ns
         self._waiting: deque[Parseable] = deque()
         self._timer = gevent.get_hub().loop.timer(0)
         self._armed = False
@@ -44,7 +47,8 @@ class ParseQueue:
 
     def _turn(self) -> None:
         self._armed = False
-        until_ns = time.monotonic_ns() + SLICE_NS
+        now_ns = time.monotonic_ns()
+        until_ns = now_ns + min(SLICE_NS, self._room_ns(now_ns))
         waiting = self._waiting
         while waiting:
             item = waiting.popleft()

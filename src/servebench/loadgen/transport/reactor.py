@@ -11,10 +11,14 @@ from typing import Protocol
 import gevent
 from gevent import monkey
 
+from servebench.loadgen.next_due import NextDue
 from servebench.loadgen.transport.stamps import SO_TIMESTAMPNS, ReadClock
 
 MAX_BATCH = 128
-"""Sockets served before the rest of the loop has its turn: about half a millisecond, which delays no dispatch."""
+"""Most sockets served before the rest of the loop has its turn."""
+
+READ_NS = 20_000
+"""What a read is taken to last: so many are served as fit before the next request is due."""
 
 READ_BYTES = 65536
 """Most that one read takes."""
@@ -40,8 +44,9 @@ class Reactor:
     `poll` runs in the hub whenever something is ready. Any greenlet may call the other methods; none blocks.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, next_due: NextDue | None = None) -> None:
         self.clock = ReadClock()
+        self._room_ns = (next_due or NextDue()).room_ns
         self.buffers = [memoryview(bytearray(READ_BYTES))]
         self._watched: dict[int, Watched] = {}
         self._epoll: select.epoll = monkey.get_original("select", "epoll")()
@@ -65,10 +70,10 @@ class Reactor:
             self._epoll.unregister(fd)
 
     def poll(self) -> None:
-        """Serve up to MAX_BATCH ready sockets once each; those that wait longest come first."""
-        self.clock.begin_batch()
+        """Serve ready sockets once each, as many as there is room for; those that wait longest come first."""
+        now_ns = self.clock.begin_batch()
         watched = self._watched.get
-        for fd, mask in self._ready(0, MAX_BATCH):
+        for fd, mask in self._ready(0, min(MAX_BATCH, self._room_ns(now_ns) // READ_NS)):
             user = watched(fd)
             if user is None:
                 continue  # closed by an earlier event of this batch

@@ -83,8 +83,8 @@ class ReadClock:
         self._bytes = 0
         self.begin_batch()
 
-    def begin_batch(self) -> None:
-        """Sample the clocks, once per epoll batch and before its first read; does not block."""
+    def begin_batch(self) -> int:
+        """Sample the clocks, once per epoll batch and before its first read; return the monotonic one. Never blocks."""
         monotonic, realtime = self._monotonic_ns, self._realtime_ns
         before, real, after = monotonic(), realtime(), monotonic()
         tries = 1
@@ -98,6 +98,7 @@ class ReadClock:
             kept = self._delays[::2]
             self._thinned += len(self._delays) - len(kept)
             self._keep_in(kept)
+        return before
 
     def stamp(self, ancillary: Ancillary, size: int) -> tuple[int, int]:
         """Return (monotonic ns of arrival, read delay in ns) of a read of `size` bytes that just came back.

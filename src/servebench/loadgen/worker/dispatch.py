@@ -10,6 +10,7 @@ import numpy as np
 
 from servebench.core.records import Ask
 from servebench.loadgen.membership import DECIDE_AHEAD_NS, owned
+from servebench.loadgen.next_due import NextDue
 from servebench.loadgen.runclock import RunClock
 from servebench.loadgen.worker.permit import Permit
 from servebench.loadgen.worker.timerfd import TimerFd
@@ -23,18 +24,20 @@ LaunchTurns = Callable[[Sequence[Ask], bytes], None]
 class PlanDispatcher:
     """Runs this worker's share of the schedule. `run` is the dispatcher greenlet; handlers call `wake`."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - its collaborators
         self,
+        *,
         schedule: Schedule,
         me: str,
         clock: RunClock,
         permit: Permit,
         render: Render,
         launch: LaunchTurns,
+        next_due: NextDue,
     ) -> None:
         self._schedule, self._me, self._clock, self._permit = schedule, me, clock, permit
         self._render, self._launch = render, launch
-        self._timer = TimerFd()
+        self._timer = TimerFd(next_due)
         self._ended = False
 
     def wake(self) -> None:

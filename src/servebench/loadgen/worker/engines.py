@@ -8,6 +8,7 @@ import numpy as np
 
 from servebench.core.records import Answer, Ask
 from servebench.loadgen.by_hand import refuse_by_hand
+from servebench.loadgen.next_due import NextDue
 from servebench.loadgen.runclock import RunClock
 from servebench.loadgen.worker.closed_users import ClosedUsers
 from servebench.loadgen.worker.conversations import Conversations, History
@@ -50,6 +51,7 @@ class EngineParts:
     seqs: SeqPool
     requester: Requester
     rate_per_s: Callable[[], float]
+    next_due: NextDue
     on_failure: Callable[[BaseException], None]
 
     @property
@@ -79,7 +81,15 @@ def _planned(parts: EngineParts, schedule: Schedule) -> Engine:
         history=_keeps_history(conversation),
         on_failure=parts.on_failure,
     )
-    return PlanDispatcher(schedule, parts.worker_id, parts.clock, parts.permit, parts.requester.render, turns.launch)
+    return PlanDispatcher(
+        schedule=schedule,
+        me=parts.worker_id,
+        clock=parts.clock,
+        permit=parts.permit,
+        render=parts.requester.render,
+        launch=turns.launch,
+        next_due=parts.next_due,
+    )
 
 
 def _closed(parts: EngineParts) -> Engine:
@@ -128,6 +138,7 @@ def _by_hand(parts: EngineParts) -> Engine:
         rate_per_s=parts.rate_per_s,
         render=parts.requester.render,
         launch=parts.requester.launch,
+        next_due=parts.next_due,
     )
 
 

@@ -6,6 +6,7 @@ from servebench.core.errors import InputError
 from servebench.core.target import parse_target
 from servebench.inquiry.way import approach_to
 from servebench.loadgen.messages import Prepare
+from servebench.loadgen.next_due import NextDue
 from servebench.loadgen.transport.client import Client
 from servebench.loadgen.transport.deadlines import ENDLESS, Patience
 from servebench.loadgen.transport.exchange import Exchange
@@ -44,7 +45,9 @@ class Performer(Protocol):
         ...
 
 
-def make_performer(order: Prepare, setup: WorkerSetup, workload: Workload, endpoint: Endpoint) -> Client | Pipeline:
+def make_performer(
+    order: Prepare, setup: WorkerSetup, workload: Workload, endpoint: Endpoint, next_due: NextDue
+) -> Client | Pipeline:
     """Return what makes the answers that a run asks for.
 
     Raises InputError where the run wants a locustfile that this worker lacks, or has another version of.
@@ -61,6 +64,7 @@ def make_performer(order: Prepare, setup: WorkerSetup, workload: Workload, endpo
         headers=way.headers,
         stream=requests.stream and endpoint.streams,
         proxy=way.proxy,
+        next_due=next_due,
         keep_text=True,  # for histories, and to count tokens where the server does not; costs nothing measurable
     )
 

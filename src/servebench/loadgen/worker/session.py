@@ -25,6 +25,7 @@ from servebench.loadgen.messages import (
     Stop,
     WorkerFault,
 )
+from servebench.loadgen.next_due import NextDue
 from servebench.loadgen.runclock import RunClock
 from servebench.loadgen.span_recorder import SpanRecorder
 from servebench.loadgen.worker.accepting import AnswerChecker
@@ -79,7 +80,8 @@ class WorkerSession:
         dialect = ENDPOINTS[self._workload.target.endpoint]
         self._endpoint = dialect.at(order.model, stream=self._workload.requests.stream and dialect.streams)
         self._target = parse_target(setup.url)
-        self._client = make_performer(order, setup, self._workload, self._endpoint)
+        self._next_due = NextDue()
+        self._client = make_performer(order, setup, self._workload, self._endpoint, self._next_due)
         self.checker = AnswerChecker(self._workload.accept, of_prompts=self._prompts.has_checks)
         self._close_asked, self.closed = Event(), Event()
         self._stop: Stop | None = None
@@ -143,6 +145,7 @@ class WorkerSession:
                 seqs=self._seqs,
                 requester=requester,
                 rate_per_s=setup.token_rate_per_s,
+                next_due=self._next_due,
                 on_failure=self.fail,
             )
         )
@@ -363,11 +366,8 @@ class WorkerSession:
                 worker_id=self._setup.worker_id,
                 done=self._done,
                 totals=live.totals(self._requester.inflight if self._requester is not None else 0),
-                ttft=live.ttft.take(),
-                tpot=live.tpot.take(),
-                chunk_gap=live.chunk_gap.take(),
-                e2e=live.e2e.take(),
                 health=health,
+                **live.times.take(),
             )
         )
 

@@ -13,10 +13,13 @@ import gevent
 
 from servebench.core.errors import HarnessError
 from servebench.core.units import NS_PER_S
+from servebench.loadgen.next_due import NextDue
 
 _CLOCK_MONOTONIC = 1
 _TFD_TIMER_ABSTIME = 1
 _READ = 1
+_FIRST = 2
+"""libev's highest priority: of what is ready in one iteration, this is served first."""
 
 
 class _Timespec(ctypes.Structure):
@@ -28,12 +31,16 @@ class _Itimerspec(ctypes.Structure):
 
 
 class TimerFd:
-    """One wake-up at a time for one sleeping greenlet."""
+    """One wake-up at a time for one sleeping greenlet, before everything else that the loop has to do then.
 
-    def __init__(self) -> None:
+    `next_due` hears of each wake-up, so that others make room for it.
+    """
+
+    def __init__(self, next_due: NextDue | None = None) -> None:
+        self._next_due = next_due or NextDue()
         self._libc = ctypes.CDLL(None, use_errno=True)
         self._fd = _create(self._libc)
-        self._watcher = gevent.get_hub().loop.io(self._fd, _READ)
+        self._watcher = gevent.get_hub().loop.io(self._fd, _READ, priority=_FIRST)
 
     def arm(self, at_ns: int) -> None:
         """Move the wake-up to monotonic `at_ns`; any greenlet, does not block.
@@ -41,6 +48,7 @@ class TimerFd:
         A time in the past wakes the sleeper at once. It moves the sleep in progress; the next `sleep_until` sets
         its own time.
         """
+        self._next_due.at_ns = at_ns
         seconds, rest = divmod(max(at_ns, 1), NS_PER_S)  # an all-zero value would disarm the timer
         if sys.version_info >= (3, 13):
             os.timerfd_settime_ns(self._fd, flags=os.TFD_TIMER_ABSTIME, initial=max(at_ns, 1))
@@ -56,6 +64,7 @@ class TimerFd:
         """
         self.arm(at_ns)
         gevent.get_hub().wait(self._watcher)
+        self._next_due.clear()
         with contextlib.suppress(BlockingIOError):  # moved to a later time after it had fired: woken too early
             os.read(self._fd, 8)
 
@@ -63,6 +72,7 @@ class TimerFd:
         """Free the timer; no greenlet may be asleep on it. Does not block; a second call changes nothing."""
         if self._fd < 0:
             return
+        self._next_due.clear()
         self._watcher.stop()
         self._watcher.close()
         os.close(self._fd)

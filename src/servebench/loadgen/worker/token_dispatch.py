@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator
 
 from servebench.core.records import Ask
 from servebench.core.units import NS_PER_S
+from servebench.loadgen.next_due import NextDue
 from servebench.loadgen.runclock import RunClock
 from servebench.loadgen.worker.permit import Permit, SeqPool
 from servebench.loadgen.worker.timerfd import TimerFd
@@ -34,12 +35,13 @@ class TokenDispatcher:
         rate_per_s: Callable[[], float],
         render: Render,
         launch: Launch,
+        next_due: NextDue,
     ) -> None:
         self._drawer, self._unit_gaps, self._seqs = drawer, unit_gaps, seqs
         self._clock, self._permit = clock, permit
         self._rate_per_s = rate_per_s
         self._render, self._launch = render, launch
-        self._timer = TimerFd()
+        self._timer = TimerFd(next_due)
         self._ended = False
         self.step = 0
 
