@@ -74,7 +74,7 @@ def by_check_stream(secrets: Secrets) -> None:
     way = Way(headers={"X-Route": "blue"})
     endpoint = ENDPOINTS["anthropic-messages"]
     prober = Prober(target=parse_target(URL), endpoint=endpoint, secrets=way.over(secrets))
-    prober.stream(endpoint, "tiny")
+    prober.stream(endpoint, "tiny", {})
     prober.caller.close()
 
 
