@@ -116,6 +116,7 @@ class Endpoint(NamedTuple):
     short cut for the events that most events are, None = there is none. `pin` gives the parameters that make an answer
     as long as its limit, None = the dialect has none. `text_input` is what the input that takes the text is mostly
     called, in dialects whose models declare inputs of their own; the param `input_name` names another.
+    `counts` False = no answer says how many tokens it has.
     """
 
     name: str
@@ -133,6 +134,7 @@ class Endpoint(NamedTuple):
     decode_plain: DecodePlain | None = None
     pin: Callable[[int], Mapping[str, ParamValue]] | None = None
     text_input: str | None = None
+    counts: bool = True
 
     def headers_with(self, headers: Mapping[str, str]) -> dict[str, str]:
         """Return the dialect's own headers and those given, which win; a bearer key also goes where the dialect looks.

@@ -108,4 +108,5 @@ KSERVE_V2 = Endpoint(
     decode_body=decode_body,
     ending=Ending.BODY,
     text_input=TEXT_INPUT,
+    counts=False,
 )

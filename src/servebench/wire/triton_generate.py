@@ -78,4 +78,5 @@ TRITON_GENERATE = Endpoint(
     decode_body=decode_body,
     ending=Ending.BODY,
     text_input=TEXT_INPUT,
+    counts=False,
 )

@@ -26,7 +26,7 @@ from servebench.loadgen.worker.memory import settle_memory
 from servebench.loadgen.worker.session import WorkerSession
 from servebench.loadgen.worker.setup import WorkerSetup
 from servebench.workload.codec import encode_workload
-from servebench.workload.model import Arrivals, Requests, Workload
+from servebench.workload.model import Arrivals, EndpointName, Requests, Workload
 from servebench.workload.model import Closed as ClosedLoad
 
 RUN_ID = "20260101T000000Z-end-0001"
@@ -70,6 +70,7 @@ def session_of(
     *,
     collect: str = "local",
     send: Callable[[msgspec.Struct], None] | None = None,
+    counter: AnswerCounter | None = None,
 ) -> WorkerSession:
     order = Prepare(
         run_id=RUN_ID,
@@ -99,7 +100,7 @@ def session_of(
         send=send or outbox.sent.append,
         tell_locust=lambda _record, _epoch: None,
         token_rate_per_s=rate,
-        counter=AnswerCounter(None),
+        counter=counter or AnswerCounter(None),
         ticker=HubTicker(),
     )
     return WorkerSession(order, setup)
@@ -123,6 +124,16 @@ def test_a_session_that_was_never_armed_reports_its_end_at_once_and_is_not_armed
     assert outbox.sent == [Closed(run_id=RUN_ID, worker_id="id-0", begun=0, rows=0)]
     arm(session)
     assert not (tmp_path / RUN_ID).exists()
+
+
+@pytest.mark.parametrize(("endpoint", "ready"), [("triton-generate", True), ("openai-chat", False)])
+def test_the_tokenizer_is_loaded_before_the_load_where_no_answer_will_bring_a_count(
+    tmp_path: Path, silent_server: int, endpoint: EndpointName, ready: bool
+) -> None:
+    workload, counter = interactive_workload(), AnswerCounter(None)
+    target = msgspec.structs.replace(workload.target, endpoint=endpoint)
+    session_of(tmp_path, silent_server, msgspec.structs.replace(workload, target=target), Outbox(), counter=counter)
+    assert counter.ready == ready
 
 
 def test_a_stop_without_drain_ends_closed_load_that_waits_for_answers(tmp_path: Path, silent_server: int) -> None:

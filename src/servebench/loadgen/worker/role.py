@@ -132,7 +132,6 @@ class WorkerRole:
         try:
             offset = self._clock_offset(order.master_boot_id)
             with self._ticker.paused():
-                self._counter.prepare()
                 session = WorkerSession(order, self._setup(order, offset))
                 session.checker.open()
                 going = {i: s for i, s in self._sessions.items() if not s.closed.is_set()}

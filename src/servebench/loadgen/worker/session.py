@@ -79,6 +79,7 @@ class WorkerSession:
         self._schedule: Schedule | None = plan(self._workload, self._prompts) if order.engine == "plan" else None
         dialect = ENDPOINTS[self._workload.target.endpoint]
         self._endpoint = dialect.at(order.model, stream=self._workload.requests.stream and dialect.streams)
+        setup.counter.prepare(needed=not dialect.counts)
         self._target = parse_target(setup.url)
         self._next_due = NextDue()
         self._client = make_performer(order, setup, self._workload, self._endpoint, self._next_due)
