@@ -28,7 +28,7 @@ class Places:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Counters:
-    """Names of what an engine counts, summed over labels; "" = it does not."""
+    """Names of what an engine counts, summed over labels, counters with `_total`; "" = it does not."""
 
     input_tokens: tuple[str, ...] = ()
     """Their sum is the prompt tokens of all requests."""
@@ -38,13 +38,22 @@ class Counters:
     """Histogram in seconds, without `_bucket`."""
 
     e2e: str = ""
+    answered: str = ""
+    """Requests that were answered to their end."""
+
+    begun: str = ""
+    """Requests that the model took; what was not answered of them was given up."""
+
     cancelled: str = ""
+    method: str = ""
+    """HTTP method of the samples that are read, where they have that label; "" = all."""
 
     @property
     def names(self) -> tuple[str, ...]:
         """Every counter that a check reads."""
         counts = tuple(f"{name}_count" for name in (self.ttft, self.e2e) if name)
-        return tuple(filter(None, (*self.input_tokens, self.output_tokens, *counts, self.cancelled)))
+        own = (self.output_tokens, self.answered, self.begun, self.cancelled)
+        return tuple(filter(None, (*self.input_tokens, *own, *counts)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,8 +75,12 @@ class Engine:
     endpoint: str = "openai-chat"
     metrics_port: Callable[[Places], int] = field(default=lambda places: places.port)
     counters: Counters = Counters()
-    slots: int = 8
-    """Requests that it works on at once."""
+    has_metrics: bool = True
+    back_s: int = 12
+    """How long a new start may take while a run waits for it, on a busy machine."""
+
+    give_up_after: str = "90ms"
+    """A deadline at which its answer of 24 tokens has begun and not ended."""
 
     params: Mapping[str, object] = field(default_factory=dict)
     exact_lengths: bool = True
@@ -121,7 +134,6 @@ DYNAMO = Engine(
         e2e="dynamo_frontend_request_duration_seconds",
         cancelled="dynamo_frontend_model_cancellation_total",
     ),
-    slots=16,
 )
 
 LLAMA_CPP = Engine(
@@ -137,7 +149,6 @@ LLAMA_CPP = Engine(
         input_tokens=("llamacpp:prompt_tokens_total", "llamacpp:prompt_tokens_cached_total"),
         output_tokens="llamacpp:tokens_predicted_total",
     ),
-    slots=4,
     params={"ignore_eos": True},
 )
 
@@ -155,9 +166,10 @@ TRITON = Engine(
     environment=lambda _: {"LD_LIBRARY_PATH": _LIBRARIES},  # else an older libpython of the system is taken
     endpoint="triton-generate",
     metrics_port=lambda places: places.ports[1],
+    counters=Counters(answered="nv_inference_request_success_total"),
     params={"input_name": "prompt"},
-    slots=1,
     exact_lengths=False,
+    back_s=25,
 )
 
 MLSERVER = Engine(
@@ -171,6 +183,13 @@ MLSERVER = Engine(
     ready="/v2/models/toy/ready",
     endpoint="kserve-v2",
     metrics_port=lambda places: places.ports[1],
+    counters=Counters(
+        answered="model_infer_request_success_total",
+        begun="model_infer_request_duration_count",
+        e2e="rest_server_request_duration_seconds",
+        method="POST",
+    ),
+    give_up_after="35ms",
     exact_lengths=False,
 )
 
@@ -178,7 +197,7 @@ LITELLM = Engine(
     name="litellm",
     said="LiteLLM",
     model="mock",
-    recipe=Recipe(name="litellm", pip=(("litellm[proxy]==1.108.7",),)),
+    recipe=Recipe(name="litellm", pip=(("litellm[proxy]==1.108.7", "prometheus-client"),)),
     commands=lambda places: [
         [
             str(places.home / "bin" / "litellm"),
@@ -186,7 +205,15 @@ LITELLM = Engine(
         ]
     ],
     environment=lambda _: {"LITELLM_DANGEROUSLY_PERMIT_WEAK_OR_UNSET_MASTER_KEY": "true"},
+    counters=Counters(
+        input_tokens=("litellm_input_tokens_metric_total",),
+        output_tokens="litellm_output_tokens_metric_total",
+        answered="litellm_deployment_success_responses_total",
+        ttft="litellm_llm_api_time_to_first_token_metric",
+        e2e="litellm_request_total_latency_metric",
+    ),
     exact_lengths=False,
+    back_s=25,
 )
 
 
@@ -221,8 +248,8 @@ VLLM = Engine(
         ttft="vllm:time_to_first_token_seconds",
         e2e="vllm:e2e_request_latency_seconds",
     ),
-    slots=16,
     params={"ignore_eos": True},
+    back_s=60,
 )
 
 TRANSFORMERS = Engine(
@@ -240,8 +267,9 @@ TRANSFORMERS = Engine(
     ],
     ready="/health",
     environment=lambda _: {"HF_HUB_OFFLINE": "1"},
-    slots=1,
     exact_lengths=False,
+    has_metrics=False,
+    back_s=40,
 )
 
 ALWAYS = (DYNAMO, LLAMA_CPP)
