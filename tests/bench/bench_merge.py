@@ -4,7 +4,7 @@
 
 A request has 100 events in the mean; the default of 1,000,000 makes 370 MB, once, in FOLDER (a folder of its own below
 the temporary one). Each side is a process of its own; they run five times, in turns, and medians are shown. Other load
-on the machine lengthens wall times, so ratios are of CPU.
+on the machine lengthens wall times, so ratios are of CPU. Memory is the most that all processes held at one moment.
 """
 
 import json
@@ -35,11 +35,12 @@ select count(gap), quantile_cont(gap, {quantiles}) from gaps
 
 
 class Cost(NamedTuple):
-    """What one process tree took; `resident` sums up what its processes held at one moment, shared pages repeatedly."""
+    """What one process tree took, MB at their highest: `resident` counts shared pages in each process, `own` once."""
 
     wall_s: float
     cpu_s: float
     resident: float
+    own: float
     printed: str
 
 
@@ -63,20 +64,23 @@ def duckdb(folder: Path) -> None:
 
 def percentiles(folder: Path) -> None:
     """Print the same numbers by our own reader and reducers."""
-    from servebench.analysis.chunks import BLOCK_EVENTS, CHUNK_COLUMNS, MAY_BE_PLAIN
-    from servebench.analysis.columns import chunk_columns, flags, words
-    from servebench.metrics.columns import row_blocks
+    from servebench.analysis.chunks import CHUNK_COLUMNS, event_pieces
+    from servebench.analysis.columns import flags, words
+    from servebench.analysis.time_axis import TimeAxis
     from servebench.metrics.events import chunk_gaps
     from servebench.metrics.exact import Finder, Tally
-    from servebench.shards.reader import load_part, part_paths
+    from servebench.shards.open_part import open_part
+    from servebench.shards.reader import part_paths
 
     def show_to(count: Tally | Finder) -> None:
         for path in part_paths(folder / "requests"):
-            table = load_part(path, columns=[*CHUNK_COLUMNS, "outcome", "measured"], unless_plain=MAY_BE_PLAIN).table
+            part, start = open_part(path), 0
+            table = part.read(("outcome", "measured"))
             chosen = flags(table, "measured") & (words(table, "outcome") == "ok")
-            chunks = chunk_columns(table)
-            for first, last in row_blocks(chunks.offsets, BLOCK_EVENTS):
-                count.add(chunk_gaps(chunks.rows(first, last), chosen[first:last]).ns)
+            for chunks in event_pieces(part, TimeAxis(), CHUNK_COLUMNS):
+                rows = len(chunks.offsets) - 1
+                count.add(chunk_gaps(chunks, chosen[start : start + rows]).ns)
+                start += rows
 
     tally = Tally()
     show_to(tally)
@@ -90,31 +94,36 @@ SIDES = {side.__name__: side for side in (merge, percentiles, duckdb)}
 
 def cost_of(command: Sequence[str]) -> Cost:
     """Run a command and watch its processes until it ends."""
-    before, began, most = os.times(), time.monotonic(), 0
+    before, began, resident, own = os.times(), time.monotonic(), 0, 0
     process = psutil.Popen(command, stdout=subprocess.PIPE, text=True)
     while process.poll() is None:
-        most = max(most, _resident(process))
-        time.sleep(0.05)
+        held = _held(process)
+        resident, own = max(resident, held[0]), max(own, held[1])
+        time.sleep(0.1)
     printed = process.stdout.read()
     after = os.times()
     if process.returncode:
         sys.exit(f"{' '.join(command)} ended with {process.returncode}")
     cpu = after.children_user + after.children_system - before.children_user - before.children_system
-    return Cost(time.monotonic() - began, cpu, most / 1e6, printed)
+    return Cost(time.monotonic() - began, cpu, resident / 1e3, own / 1e3, printed)
 
 
-def _resident(process: psutil.Process) -> int:
-    total = 0
+def _held(process: psutil.Process) -> tuple[int, int]:
+    """Return the resident and the proportional KB of all processes now."""
     try:
         tree = [process, *process.children(recursive=True)]
     except psutil.NoSuchProcess:
-        return 0
-    for one in tree:
-        try:
-            total += one.memory_info().rss
-        except psutil.NoSuchProcess:
-            continue
-    return total
+        return 0, 0
+    found = [_rollup(one.pid) for one in tree]
+    return sum(kb["Rss"] for kb in found), sum(kb["Pss"] for kb in found)
+
+
+def _rollup(pid: int) -> dict[str, int]:
+    try:
+        lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()[1:]
+    except OSError:
+        lines = []
+    return {"Rss": 0, "Pss": 0} | {line.split(":")[0]: int(line.split()[1]) for line in lines}
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -128,8 +137,8 @@ def main(arguments: Sequence[str]) -> None:
             found.append(cost_of([sys.executable, "-m", "tests.bench.bench_merge", f"--{name}", str(folder)]))
     print(f"{requests:,} requests, load average {os.getloadavg()[0]:.1f}")
     for name, found in costs.items():
-        wall, cpu, resident = (statistics.median(getattr(cost, key) for cost in found) for key in Cost._fields[:3])
-        print(f"  {name:<12} wall {wall:6.1f} s   CPU {cpu:6.1f} s   resident {resident:6.0f} MB")
+        wall, cpu, resident, own = (statistics.median(getattr(cost, key) for cost in found) for key in Cost._fields[:4])
+        print(f"  {name:<12} wall {wall:6.1f} s   CPU {cpu:6.1f} s   RSS {resident:6.0f} MB   PSS {own:6.0f} MB")
     ours, theirs = (json.loads(costs[name][0].printed) for name in ("percentiles", "duckdb"))
     print(f"  n equal: {ours[0] == theirs[0]}; quantiles equal: {ours[1] == theirs[1]}")
 

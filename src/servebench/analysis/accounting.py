@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from servebench.metrics.columns import FloatArray, IntArray
+from servebench.metrics.columns import FloatArray, IntArray, distinct
 from servebench.shards.manifest import LostRange, Manifest, MembersRecord
 
 UNKNOWN = "unknown"
@@ -68,7 +68,7 @@ def account(manifest: Manifest, keys: RowKeys, conversations: IntArray | None = 
 
     `conversations`: the seqs that conversations begin with, in order; None = every request is one of its own.
     """
-    seqs = np.unique(keys.seq)
+    seqs = distinct(keys.seq)
     same = (np.diff(keys.seq) == 0) & (np.diff(keys.attempt) == 0)
     limit = _plan_size(manifest, seqs)
     missing = _missing_of_plan(limit, seqs) if limit is not None else _missing_of_leases(manifest, seqs)

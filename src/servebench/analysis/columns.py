@@ -35,6 +35,10 @@ _NUMBERS = (
     "accepted",
     "validated_ns",
 )
+REQUEST_COLUMNS: tuple[str, ...] = (*_NUMBERS, "output_tokens", "outcome", "accept_reason")
+"""What `request_columns` reads."""
+EVENT_COLUMNS: tuple[str, ...] = ("chunk_ns", "chunk_kind", "chunk_tokens", "chunk_read", "chunk_choice")
+"""What `chunk_columns` reads; of these `chunk_ns` and `chunk_kind` must be there."""
 _Int = TypeVar("_Int", np.int8, np.int32, np.int64)
 _OTHER = CHUNK_KINDS.index(ChunkKind.OTHER)
 

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from servebench.analysis.accounting import Accounting
+from servebench.analysis.accounting import UNKNOWN, Accounting
 from servebench.analysis.columns import word_codes
 from servebench.analysis.numbers import plain
 from servebench.analysis.rates import rate_over
@@ -18,7 +18,7 @@ from servebench.analysis.verdict import phase_planned
 from servebench.analysis.windows import phase_windows, sent_outside
 from servebench.core.outcomes import Outcome
 from servebench.metrics import Window
-from servebench.metrics.columns import BoolArray
+from servebench.metrics.columns import BoolArray, distinct
 from servebench.shards.arrow import fixed_column, nulls_of, values_of
 
 
@@ -99,7 +99,7 @@ def count_phases(run: RunData, books: Accounting) -> tuple[PhaseCounts, ...]:
     windows = phase_windows(run)
     records = [phase for phase in run.manifest.phases if phase.name in windows]
     rows = [
-        len(np.unique(run.seq[run.phase == phase.name])) + books.lost_by_phase.get(phase.name, 0) for phase in records
+        len(distinct(run.seq[run.phase == phase.name])) + books.lost_by_phase.get(phase.name, 0) for phase in records
     ]
     planned = phase_planned([phase.planned for phase in records], rows, books.planned)
     return tuple(
@@ -156,15 +156,17 @@ def count_measured(run: RunData, phases: tuple[PhaseCounts, ...]) -> Counts:
 
 
 def count_outcomes(run: RunData) -> tuple[OutcomeCount, ...]:
-    """Return how measured rows ended, most frequent first, ok before all."""
+    """Return how measured rows ended, most frequent first, ok before all; "unknown" where a row does not say."""
     (outcome, outcomes), (kind, kinds) = (word_codes(run.table, name) for name in ("outcome", "error_class"))
-    key = outcome * (len(kinds) + 1) + kind + 1
+    outcomes = (*outcomes, UNKNOWN)
+    key = np.where(outcome < 0, len(outcomes) - 1, outcome) * (len(kinds) + 1) + kind + 1
+    sizes = np.bincount(key[run.measured])
     found = []
-    for value, n in zip(*np.unique(key[run.measured], return_counts=True), strict=True):
-        word, place = divmod(int(value), len(kinds) + 1)
+    for value in np.flatnonzero(sizes).tolist():
+        word, place = divmod(value, len(kinds) + 1)
         mine = run.table["error_message"].filter(fixed_column(run.measured & (key == value), pa.bool_()))
         error_class = kinds[place - 1] if place else None
-        found.append(OutcomeCount(outcomes[word], error_class, int(n), _first_text(mine)))
+        found.append(OutcomeCount(outcomes[word], error_class, int(sizes[value]), _first_text(mine)))
     return tuple(sorted(found, key=lambda item: (item.outcome != Outcome.OK.value, -item.n, str(item[:2]))))
 
 

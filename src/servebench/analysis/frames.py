@@ -9,6 +9,7 @@ import pyarrow as pa
 from servebench.analysis.chunks import PartPlace
 from servebench.analysis.columns import chunk_columns, flat_floats, words
 from servebench.analysis.curve import CurvePoint
+from servebench.analysis.row_tables import SCALARS
 from servebench.analysis.source import RunData
 from servebench.analysis.table_rows import STATISTICS
 from servebench.analysis.tables import Table
@@ -24,8 +25,9 @@ def requests_frame(run: RunData) -> pd.DataFrame:
 
     Metrics are in base units, which their names end in. Integers that may be null are pandas' nullable `Int64`; a
     metric that is undefined is NaN.
+    Raises ShardError where a part changed since the run was read.
     """
-    frame = run.table.to_pandas(types_mapper=_NULLABLE.get)
+    frame = run.stored(*SCALARS).to_pandas(types_mapper=_NULLABLE.get)
     columns = {_column_name(METRIC_BY_NAME[name]): formula(run.columns) for name, formula in REQUEST_FORMULAS.items()}
     return frame.assign(**columns)
 

@@ -7,9 +7,9 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from servebench.analysis.chunks import BLOCK_EVENTS, PartWork, by_size, works
+from servebench.analysis.chunks import PartWork, by_size, works
 from servebench.analysis.source import RunData
-from servebench.metrics.columns import BoolArray, ChunkColumns, FloatArray, IntArray, row_blocks
+from servebench.metrics.columns import BoolArray, ChunkColumns, FloatArray, IntArray
 from servebench.metrics.events import Gaps, chunk_gaps
 from servebench.metrics.exact import Finder, Tally
 from servebench.metrics.intervals import levels_for, long_run_variance, needed_effective, rank_shares
@@ -99,10 +99,8 @@ class _Block(NamedTuple):
 
 def _blocks(parts: Sequence[PartWork], formula: GapFormula) -> Iterator[_Block]:
     for part in parts:
-        chunks = part.chunks()
-        for first, last in row_blocks(chunks.offsets, BLOCK_EVENTS):
-            rows = slice(first, last)
-            gaps = formula(chunks.rows(first, last), part.ok[rows])
+        for rows, chunks in part.blocks():
+            gaps = formula(chunks, part.ok[rows])
             yield _Block(part.part.place[rows], gaps, [group[rows] for group in part.groups])
 
 

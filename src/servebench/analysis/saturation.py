@@ -92,7 +92,7 @@ def _saturation(run: RunData, phase: str, track: Sequence[Level]) -> Saturation:
         departs=None if departs is None else float(rates[departs]),
         collapse=collapse,
         short=min(level.window.seconds for level in track) < _SHORT * typical_s,
-        growing=tuple(float(rate) for rate, level in zip(rates, track, strict=True) if _grows(run, level)),
+        growing=tuple(float(rate) for rate, grows in zip(rates, _grow(run, track), strict=True) if grows),
     )
 
 
@@ -139,12 +139,16 @@ def plateau_interval(offered: FloatArray, achieved: FloatArray) -> tuple[float, 
     return centre, centre - half, centre + half
 
 
-def _grows(run: RunData, level: Level) -> bool:
-    """Return whether more requests were open at the end of a level than chance explains."""
+def _grow(run: RunData, track: Sequence[Level]) -> list[bool]:
+    """Return for each level whether more requests were open at its end than chance explains."""
     c = run.columns
-    start, end = level.window
-    moments = np.array([start + _SETTLING * (end - start), end])
     sent, closed = np.sort(c.sent_ns), np.sort(np.nan_to_num(c.end_ns[~np.isnan(c.sent_ns)], nan=np.inf))
-    opened = np.searchsorted(sent, moments) - np.searchsorted(closed, moments)
-    arrived = np.diff(np.searchsorted(sent, moments))[0]
-    return bool(opened[1] - opened[0] > max(3 * np.sqrt(max(float(opened[0]), 1.0)), 0.05 * arrived))
+    found = []
+    for level in track:
+        start, end = level.window
+        moments = np.array([start + _SETTLING * (end - start), end])
+        before = np.searchsorted(sent, moments)
+        opened = before - np.searchsorted(closed, moments)
+        limit = max(3 * np.sqrt(max(float(opened[0]), 1.0)), 0.05 * float(before[1] - before[0]))
+        found.append(bool(opened[1] - opened[0] > limit))
+    return found

@@ -15,36 +15,46 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from servebench.analysis.chunks import BLOCK_EVENTS, KEPT_EVENTS, MAY_BE_PLAIN, ChunkSource, PartPlace, by_size
-from servebench.analysis.columns import chunk_columns, flags, floats, request_columns, words
+from servebench.analysis.chunks import BLOCK_EVENTS, KEPT_EVENTS, ChunkSource, PartPlace, by_size, event_pieces
+from servebench.analysis.columns import (
+    EVENT_COLUMNS,
+    REQUEST_COLUMNS,
+    flags,
+    floats,
+    request_columns,
+    words,
+)
 from servebench.analysis.flow import FlowBuilder, TokenFlow, edges_of
 from servebench.analysis.health import Health, read_health, spoiled_rows
+from servebench.analysis.memory import give_back
+from servebench.analysis.row_tables import KEPT, in_order, stored
 from servebench.analysis.seals import faults_beside
 from servebench.analysis.steps import step_times
 from servebench.analysis.time_axis import TimeAxis
 from servebench.core.errors import ShardError
 from servebench.metrics import ChunkColumns, RequestColumns
-from servebench.metrics.columns import BoolArray, EventFacts, FloatArray, IntArray, join, join_facts, row_blocks
+from servebench.metrics.columns import BoolArray, EventFacts, FloatArray, IntArray, join_facts, row_blocks
 from servebench.metrics.events import NO_GAP, Stretches, facts_of, token_events
 from servebench.metrics.exact import Tally
 from servebench.metrics.formulas import REQUEST_FORMULAS, within
-from servebench.shards.arrow import empty_table, fixed_column, values_of
+from servebench.metrics.gathered import Gathered
+from servebench.shards.arrow import values_of
 from servebench.shards.manifest import Manifest, Shard, read_manifest
-from servebench.shards.reader import LoadedPart, load_part, part_paths, size_of
-from servebench.shards.schema import REQUESTS_SCHEMA
+from servebench.shards.open_part import OpenPart, open_part
+from servebench.shards.reader import LoadedPart, part_paths, size_of
 from servebench.workload.model import Objective, Workload
 
 PARTS = "requests"
-SCALARS: tuple[str, ...] = tuple(f.name for f in REQUESTS_SCHEMA if not pa.types.is_list(f.type))
-"""Columns that have one value a row; only these are kept in `RunData.table`."""
-READ_COLUMNS: tuple[str, ...] = tuple(name for name in REQUESTS_SCHEMA.names if name != "chunk_delay_ns")
-"""What a reading needs; the delays of events are for notebooks."""
+_ROW_COLUMNS: tuple[str, ...] = (*KEPT, "seq", "attempt", "phase", "step", "measured", "late")
+READ_COLUMNS: tuple[str, ...] = (*_ROW_COLUMNS, "worker", *REQUEST_COLUMNS)
+"""What a reading needs of each row; the rest is for notebooks and for tables by other columns."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunData:
     """All rows of a run in order of (seq, attempt). Arrays have one element a row; `step` NaN = phase without levels.
 
+    `table` holds the columns of `KEPT`; `stored` gives any other.
     `spoiled`: sent in a second in which its worker was itself the limit; latency leaves such rows out. `gaps`: chunk
     gaps of ok rows that are not spoiled, by phase. `faults` names each part that could not be used and why; `shards`
     lists the others. `steps`: own time of each step of the answers by name, ns, NaN where an answer lacks it; empty
@@ -71,6 +81,13 @@ class RunData:
     shards: tuple[Shard, ...]
     faults: tuple[str, ...]
 
+    def stored(self, *names: str) -> pa.Table:
+        """Return columns as they were stored; those that `table` lacks are read from the parts once more.
+
+        Raises ShardError where a part changed since the run was read.
+        """
+        return self.table.select(list(names)) if set(names) <= set(KEPT) else stored(self.chunks, names)
+
 
 def load_run(folder: Path, executor: Executor | None = None) -> RunData:
     """Return everything that a run folder holds; an executor shares the work, now and whenever events are seen again.
@@ -82,13 +99,19 @@ def load_run(folder: Path, executor: Executor | None = None) -> RunData:
     manifest = msgspec.structs.replace(manifest, clock=axis.knots())
     frame = Frame(manifest.run_id, read_health(folder, manifest.run_id, axis), edges_of(manifest), axis)
     paths = part_paths(folder / PARTS)
-    if executor is None:
-        return _assembled(folder, manifest, read_batch(paths, frame), None)
     batches = by_size(paths, [size_of(path) for path in paths])
-    total = read_batch((), frame)
-    for piece in executor.map(read_batch, batches, [frame] * len(batches)):
+    total, gathered = Reading.against(frame), Gathered()
+    mapped = executor.map if executor is not None else map
+    for piece in mapped(read_batch, batches, [frame] * len(batches)):
+        if not gathered.rows:
+            gathered = Gathered(len(batches) * sum(map(len, piece.columns)))
+        while piece.columns:
+            gathered.add(piece.columns.pop(0))
         total.merge(piece)
-    return _assembled(folder, manifest, total, executor)
+    run = _assembled(manifest, total, gathered, (folder, executor))
+    if executor is not None:
+        give_back()
+    return run
 
 
 class Frame(NamedTuple):
@@ -102,13 +125,16 @@ class Frame(NamedTuple):
 
 def read_batch(paths: Sequence[Path], frame: Frame) -> "Reading":
     """Return what some parts of a run come to, in order of the paths; a part that cannot be used becomes a fault."""
-    reading = Reading(health=frame.health, axis=frame.axis, flow=FlowBuilder(frame.edges_ns))
+    total = Reading.against(frame)
     for path in paths:
+        reading = Reading.against(frame)
         try:
-            reading.add(load_part(path, frame.run_id, READ_COLUMNS, unless_plain=MAY_BE_PLAIN))
+            reading.add(open_part(path, frame.run_id))
         except ShardError as error:
-            reading.faults.append(f"{PARTS}/{path.name} {error}")
-    return reading
+            total.faults.append(f"{PARTS}/{path.name} {error}")
+        else:
+            total.merge(reading)  # only now: nothing is used of a part that turns out damaged half-way
+    return total
 
 
 @dataclass(slots=True, kw_only=True)
@@ -127,29 +153,37 @@ class Reading:
     parts: list[tuple[Path, str]] = field(default_factory=list)
     faults: list[str] = field(default_factory=list)
 
-    def add(self, part: LoadedPart) -> None:
-        """Take a part."""
-        part = self.axis.applied(part)
-        chunks = chunk_columns(part.table)
-        columns = request_columns(part.table, EventFacts.none_for(0))
-        spoiled = spoiled_rows(self.health, words(part.table, "worker"), columns.sent_ns)
-        phase = words(part.table, "phase")
-        facts = []
-        for first, last in row_blocks(chunks.offsets, BLOCK_EVENTS):
-            block, rows = chunks.rows(first, last), slice(first, last)
-            tokens = token_events(block, columns.output_tokens[rows])
-            clean = columns.ok[rows] & ~spoiled[rows]
-            self.flow.add(tokens, clean)
-            self._tally(tokens.by_choice, clean, phase[rows])
-            facts.append(facts_of(block, tokens))
+    @classmethod
+    def against(cls, frame: Frame) -> "Reading":
+        """Return a reading that has read nothing."""
+        return cls(health=frame.health, axis=frame.axis, flow=FlowBuilder(frame.edges_ns))
+
+    def add(self, part: OpenPart) -> None:
+        """Take a part. Raises ShardError where it is damaged; what was read so far is then worth nothing."""
+        table = self.axis.applied(LoadedPart(part.info, part.sha256, part.read(READ_COLUMNS))).table
+        columns = request_columns(table, EventFacts.none_for(0))
+        spoiled = spoiled_rows(self.health, words(table, "worker"), columns.sent_ns)
+        clean, phase = columns.ok & ~spoiled, words(table, "phase")
+        facts: list[EventFacts] = []
+        pieces: list[ChunkColumns] = []
+        start = 0
+        for chunks in event_pieces(part, self.axis, EVENT_COLUMNS):
+            for first, last in row_blocks(chunks.offsets, BLOCK_EVENTS):
+                block, rows = chunks.rows(first, last), slice(start + first, start + last)
+                tokens = token_events(block, columns.output_tokens[rows])
+                self.flow.add(tokens, clean[rows])
+                self._tally(tokens.by_choice, clean[rows], phase[rows])
+                facts.append(facts_of(block, tokens))
+            start += len(chunks.offsets) - 1
+            self.events += len(chunks)
+            pieces = [*pieces, chunks] if self.events <= KEPT_EVENTS else []
         columns = replace(columns, events=join_facts(facts))
         self.flow.add_whole(columns)
-        self.tables.append(part.table.select(list(SCALARS)))
+        self.kept += pieces
+        self.tables.append(table.select(list(_ROW_COLUMNS)))
         self.columns.append(columns)
         self.spoiled.append(spoiled)
         self.parts.append((part.info.path, part.sha256))
-        self.events += len(chunks)
-        self.kept = [*self.kept, chunks] if self.events <= KEPT_EVENTS else []
         if part.info.unknown:
             names = ", ".join(part.info.unknown)
             self.faults.append(f"{PARTS}/{part.info.path.name} has columns that this version does not know: {names}")
@@ -175,24 +209,24 @@ class Reading:
             self.gaps.setdefault(name, Tally()).merge(tally)
 
 
-def _assembled(folder: Path, manifest: Manifest, reading: Reading, executor: Executor | None) -> RunData:
-    empty = empty_table(pa.schema([REQUESTS_SCHEMA.field(name) for name in SCALARS]))
+def _assembled(
+    manifest: Manifest, reading: Reading, gathered: Gathered, where: tuple[Path, Executor | None]
+) -> RunData:
+    folder, executor = where
     sizes = [part.num_rows for part in reading.tables]
-    table = pa.concat_tables([empty, *reading.tables])
-    reading.tables.clear()  # a large run has no room for all of it twice
-    seq, attempt = values_of(table["seq"]), values_of(table["attempt"])
+    seq, attempt = (_ints(reading.tables, name) for name in ("seq", "attempt"))
     order = np.lexsort((attempt, seq))
     place = np.empty(len(order), np.int64)
     place[order] = np.arange(len(order))
-    table, seq, attempt = table.take(fixed_column(order, pa.int64())).combine_chunks(), seq[order], attempt[order]
-    columns = replace(join(reading.columns, order), replaced=_replaced(seq, attempt))
+    table, seq, attempt = in_order(reading.tables, _ROW_COLUMNS, order), seq[order], attempt[order]
+    columns = replace(gathered.in_order(order), replaced=_replaced(seq, attempt))
     columns = replace(columns, first_sent_ns=_first_sent_ns(seq, columns.sent_ns))
     columns = replace(columns, good=_good(columns, manifest))
     return RunData(
         folder=folder,
         manifest=manifest,
         health=reading.health,
-        table=table,
+        table=table.select(list(KEPT)),
         columns=columns,
         chunks=replace(_chunk_source(manifest, reading, sizes, place), executor=executor),
         flow=reading.flow.finish(place),
@@ -214,6 +248,10 @@ def _assembled(folder: Path, manifest: Manifest, reading: Reading, executor: Exe
     )
 
 
+def _ints(tables: Sequence[pa.Table], name: str) -> IntArray:
+    return np.concatenate([np.empty(0, np.int64), *(values_of(table[name]) for table in tables)])
+
+
 def _chunk_source(manifest: Manifest, reading: Reading, sizes: Sequence[int], place: IntArray) -> ChunkSource:
     starts = np.cumsum([0, *sizes])
     places = [
@@ -231,9 +269,9 @@ def _replaced(seq: IntArray, attempt: IntArray) -> BoolArray:
 
 def _first_sent_ns(seq: IntArray, sent_ns: FloatArray) -> FloatArray:
     """Return when the first attempt that was sent was, for each row of a seq; rows of one seq are together."""
-    if not len(seq):
+    begins = np.flatnonzero(np.append(True, np.diff(seq) != 0)[: len(seq)])
+    if len(begins) == len(seq):
         return sent_ns
-    begins = np.flatnonzero(np.append(True, np.diff(seq) != 0))
     first: FloatArray = np.fmin.reduceat(sent_ns, begins)
     return np.repeat(first, np.diff(np.append(begins, len(seq))))
 

@@ -194,7 +194,7 @@ def has_later_turns(run: RunData) -> bool:
 def _labels(run: RunData, name: str) -> npt.NDArray[np.object_]:
     if name == TURNS:
         return np.where(floats(run.table, "turn") > 0, "later", "first").astype(object)
-    found = words(run.table, name)
+    found = run.phase if name == "phase" else words(run.stored(name), name)
     return np.where([label is None for label in found], "null", found) if len(found) else found
 
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from servebench.analysis.source import RunData
-from servebench.metrics.columns import BoolArray, Window
+from servebench.metrics.columns import BoolArray, Window, distinct
 from servebench.shards.manifest import PhaseRecord
 
 
@@ -71,7 +71,7 @@ def levels(run: RunData) -> tuple[Level, ...]:
 def _mean_offered(run: RunData, phase: PhaseRecord, window: Window) -> float:
     """Return planned requests per second: by the plan if the phase ran whole, else by the rows of it."""
     whole = window.end_ns >= phase.end_ns
-    rows = len(np.unique(run.seq[run.phase == phase.name]))
+    rows = len(distinct(run.seq[run.phase == phase.name]))
     return (phase.planned if whole and phase.planned is not None else rows) / window.seconds
 
 

@@ -57,6 +57,12 @@ def _is_broadcast(column: npt.NDArray[Any]) -> bool:
     return column.strides == (0,)
 
 
+def distinct(ordered: IntArray) -> IntArray:
+    """Return each value of an ascending array once."""
+    found: IntArray = ordered[np.append(True, np.diff(ordered) != 0)[: len(ordered)]]
+    return found
+
+
 def row_blocks(offsets: IntArray, events: int) -> Iterator[tuple[int, int]]:
     """Yield requests as [first, last) in order, with about so many events each; `offsets` as in `ChunkColumns`."""
     marks = np.searchsorted(offsets, np.arange(events, int(offsets[-1]), events))
@@ -194,23 +200,6 @@ def _each(columns: _Columns, rows: BoolArray | IntArray) -> dict[str, Any]:
 def take(c: RequestColumns, rows: BoolArray | IntArray) -> RequestColumns:
     """Return the requests of a mask of shape (n,) or of indices, in that order."""
     return replace(c, **_each(c, rows), events=EventFacts(**_each(c.events, rows)))
-
-
-def join(parts: list[RequestColumns], order: IntArray) -> RequestColumns:
-    """Return the requests of all parts, numbered one part after the other, in an order of these numbers.
-
-    Empties the list, column by column: a large run has no room for all of it twice.
-    """
-    if not parts:
-        return RequestColumns.blank(0)
-    own = {f.name: [getattr(p, f.name) for p in parts] for f in fields(RequestColumns) if f.name != "events"}
-    facts = {f.name: [getattr(p.events, f.name) for p in parts] for f in fields(EventFacts)}
-    parts.clear()
-    return RequestColumns(**_in_order(own, order), events=EventFacts(**_in_order(facts, order)))
-
-
-def _in_order(pieces: dict[str, list[npt.NDArray[Any]]], order: IntArray) -> dict[str, npt.NDArray[Any]]:
-    return {name: np.concatenate(pieces.pop(name))[order] for name in list(pieces)}
 
 
 def join_facts(parts: Sequence[EventFacts]) -> EventFacts:

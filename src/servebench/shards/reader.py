@@ -5,7 +5,6 @@ schema or a fault with its reason; nothing is used in part, and no column goes w
 """
 
 import hashlib
-import stat
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -15,19 +14,9 @@ import pyarrow.parquet as pq
 
 from servebench.core.errors import Fault, ShardError
 from servebench.shards.arrow import empty_table
+from servebench.shards.open_part import PartInfo, inspect, open_part, refuse_special, subset, unreadable
 from servebench.shards.parts import parse_part_name
-from servebench.shards.schema import REQUESTS_SCHEMA, SCHEMA_VERSION, version_numbers
-
-
-class PartInfo(NamedTuple):
-    """What the footer of a part says; `unknown` names columns that this version does not know and leaves out."""
-
-    path: Path
-    rows: int
-    run_id: str
-    worker: str
-    schema_version: str
-    unknown: tuple[str, ...]
+from servebench.shards.schema import REQUESTS_SCHEMA
 
 
 class PartListing(NamedTuple):
@@ -77,13 +66,13 @@ def list_parts(folder: Path, run_id: str | None = None, schema: pa.Schema = REQU
     infos, faults = [], []
     for path in part_paths(folder):
         try:
-            _refuse_special(path)
+            refuse_special(path)
             with path.open("rb") as file:
-                infos.append(_inspect(path, pq.ParquetFile(file), run_id, schema))
+                infos.append(inspect(path, pq.ParquetFile(file), run_id, schema))
         except ShardError as error:
             faults.append(Fault(place=path.name, message=str(error)))
         except (pa.ArrowException, OSError, ValueError) as error:
-            faults.append(Fault(place=path.name, message=_unreadable(error)))
+            faults.append(Fault(place=path.name, message=unreadable(error)))
     _refuse_mixture(folder, infos)
     return PartListing(tuple(infos), tuple(faults))
 
@@ -118,7 +107,7 @@ def read_parts(
     found = list(iter_parts(folder, run_id, columns, schema))
     parts = tuple(part for part in found if isinstance(part, LoadedPart))
     _refuse_mixture(folder, [part.info for part in parts])
-    tables = [empty_table(_subset(schema, columns)), *(part.table for part in parts)]
+    tables = [empty_table(subset(schema, columns)), *(part.table for part in parts)]
     return PartRows(pa.concat_tables(tables), parts, tuple(fault for fault in found if isinstance(fault, Fault)))
 
 
@@ -129,27 +118,12 @@ def load_part(
     schema: pa.Schema = REQUESTS_SCHEMA,
     unless_plain: Sequence[str] = (),
 ) -> LoadedPart:
-    """Return one part with exactly the asked columns; one that an older minor version lacks is all null.
+    """Return one part with exactly the asked columns; see `OpenPart`.
 
-    List columns named in `unless_plain` are left out where the footer says that their elements are all null or all 0:
-    decoding them takes as long as decoding any other.
-    Raises ShardError where it is cut or damaged, of another run, of a schema that this version does not read, or lacks
-    a column that its version has. The message says the reason and not the path.
+    Raises ShardError as `open_part` does, or where it is damaged.
     """
-    try:
-        _refuse_special(path)
-        data = path.read_bytes()
-        file = pq.ParquetFile(pa.BufferReader(data), page_checksum_verification=True)
-        info = _inspect(path, file, run_id, schema)
-        wanted = _subset(schema, columns)
-        present = set(file.schema_arrow.names)
-        plain = {name for name in unless_plain if name in present and _is_plain(file.metadata, name)}
-        wanted = pa.schema([field for field in wanted if field.name not in plain])
-        stored = file.read(columns=[name for name in wanted.names if name in present])
-        table = _conform(stored, wanted)
-    except (pa.ArrowException, OSError, ValueError) as error:
-        raise ShardError(_unreadable(error)) from error
-    return LoadedPart(info, hashlib.sha256(data).hexdigest(), table)
+    part = open_part(path, run_id, schema)
+    return LoadedPart(part.info, part.sha256, part.read(columns, unless_plain))
 
 
 def size_of(path: Path) -> int:
@@ -166,104 +140,8 @@ def file_sha256(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def _refuse_special(path: Path) -> None:
-    """Raise ShardError for what a reader would wait at for ever: a pipe, a socket, a device."""
-    mode = path.stat().st_mode
-    if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
-        msg = "unreadable: a pipe, socket or device and no file"
-        raise ShardError(msg)
-
-
-def _is_plain(metadata: pq.FileMetaData, name: str) -> bool:
-    """Return whether the elements of a list column are all null, or all 0; False where the footer does not say."""
-    groups = [metadata.row_group(place) for place in range(metadata.num_row_groups)]
-    leaves = [group.column(place) for group in groups for place in range(group.num_columns)]
-    # A list that is empty or null counts as one null, as it does in the times of events, which are never null.
-    times = [leaf.statistics for leaf in leaves if _is_leaf(leaf, "chunk_ns")]
-    found = [leaf for leaf in leaves if _is_leaf(leaf, name)]
-    return all(
-        _says_plain(leaf, told.null_count if told is not None else None)
-        for leaf, told in zip(found, times, strict=True)
-    )
-
-
-def _is_leaf(leaf: pq.ColumnChunkMetaData, name: str) -> bool:
-    return leaf.path_in_schema.split(".")[0] == name
-
-
-def _says_plain(leaf: pq.ColumnChunkMetaData, empty: int | None) -> bool:
-    told = leaf.statistics
-    if told is None:
-        return False
-    all_zero = told.has_min_max and told.min == 0 and told.max == 0 and told.null_count == empty
-    return told.null_count == leaf.num_values or all_zero
-
-
-def _inspect(path: Path, file: pq.ParquetFile, run_id: str | None, schema: pa.Schema) -> PartInfo:
-    stamped = {key.decode(): value.decode() for key, value in (file.metadata.metadata or {}).items()}
-    version = stamped.get("schema_version")
-    if version is None:
-        msg = "was not written by servebench: no schema_version in its metadata"
-        raise ShardError(msg)
-    info = PartInfo(
-        path=path,
-        rows=file.metadata.num_rows,
-        run_id=stamped.get("run_id", ""),
-        worker=stamped.get("worker", ""),
-        schema_version=version,
-        unknown=tuple(name for name in file.schema_arrow.names if name not in schema.names),
-    )
-    if run_id is not None and info.run_id != run_id:
-        msg = f'belongs to run "{info.run_id}", not to {run_id}'
-        raise ShardError(msg)
-    _check_version(version, file.schema_arrow.names, schema)
-    return info
-
-
-def _check_version(version: str, names: Sequence[str], schema: pa.Schema) -> None:
-    """Refuse another major version, and a column missing where only an older minor version may lack it."""
-    (major, minor), (own_major, own_minor) = version_numbers(version), version_numbers(SCHEMA_VERSION)
-    if major != own_major:
-        msg = f"has schema version {version}; this servebench reads {own_major}.x"
-        raise ShardError(msg)
-    missing = [name for name in schema.names if name not in names]
-    if missing and minor >= own_minor:
-        msg = f"lacks the columns {', '.join(missing)} of schema version {version}"
-        raise ShardError(msg)
-
-
-def _subset(schema: pa.Schema, columns: Sequence[str] | None) -> pa.Schema:
-    """Return the fields that are named; a name that the schema lacks is the caller's mistake: KeyError."""
-    if columns is None:
-        return schema
-    unknown = [name for name in columns if name not in schema.names]
-    if unknown:
-        msg = f"no such columns: {', '.join(unknown)}"
-        raise KeyError(msg)
-    return pa.schema([field for field in schema if field.name in columns])
-
-
-def _conform(table: pa.Table, wanted: pa.Schema) -> pa.Table:
-    arrays = []
-    for field in wanted:
-        if field.name not in table.column_names:
-            arrays.append(pa.nulls(table.num_rows, field.type))
-        elif table.schema.field(field.name).type == field.type:
-            arrays.append(table[field.name])
-        else:
-            msg = f"has column {field.name} as {table.schema.field(field.name).type}, not {field.type}"
-            raise ShardError(msg)
-    return pa.Table.from_arrays(arrays, schema=wanted)
-
-
 def _refuse_mixture(folder: Path, infos: Sequence[PartInfo]) -> None:
     runs = sorted({info.run_id for info in infos})
     if len(runs) > 1:
         msg = f"{folder} holds parts of {len(runs)} runs: {', '.join(runs)}; choose one of them"
         raise ShardError(msg)
-
-
-def _unreadable(error: Exception) -> str:
-    """Return the first line of what the system or Arrow says."""
-    reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-    return f"unreadable: {reason.splitlines()[0] if reason else type(error).__name__}"

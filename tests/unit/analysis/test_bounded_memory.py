@@ -66,7 +66,7 @@ def test_the_division_into_parts_changes_nothing(tmp_path: Path) -> None:
 
 
 def test_the_division_into_blocks_changes_nothing(busy: RunData, monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in ("source", "gaps"):
+    for module in ("source", "chunks"):
         monkeypatch.setattr(f"servebench.analysis.{module}.BLOCK_EVENTS", 7)
     cut = load_run(busy.folder)
     assert percentile_table(read_again(cut)) == percentile_table(busy)

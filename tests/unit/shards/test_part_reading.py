@@ -9,7 +9,7 @@ import pytest
 from tests.record_builders import RUN_ID, expected_row, identity, record
 
 from servebench.core.errors import Fault, ShardError
-from servebench.shards import reader
+from servebench.shards import open_part
 from servebench.shards.columns import PartBuffer
 from servebench.shards.parts import write_part
 from servebench.shards.reader import LoadedPart, file_sha256, iter_parts, list_parts, load_part, read_parts
@@ -184,7 +184,7 @@ def test_a_column_that_an_older_minor_version_lacks_reads_as_null(
 ) -> None:
     path = write(tmp_path, range(2))
     rewrite(path, pq.read_table(path).drop_columns(["cached_tokens"]))
-    monkeypatch.setattr(reader, "SCHEMA_VERSION", "1.1")
+    monkeypatch.setattr(open_part, "SCHEMA_VERSION", "1.1")
     read = read_parts(tmp_path)
     assert read.faults == ()
     assert read.table["cached_tokens"].to_pylist() == [None, None]

@@ -171,5 +171,5 @@ def _rows(columns: dict[str, FloatArray]) -> list[dict[str, Any]]:
 
 def _error_codes(run: RunData, rows: BoolArray) -> list[int]:
     """Return the HTTP status of each failed request; -1, as the tool has it, where there was none."""
-    status = floats(run.table, "http_status")[rows & run.columns.failed]
+    status = floats(run.stored("http_status"), "http_status")[rows & run.columns.failed]
     return [-1 if np.isnan(code) else int(code) for code in status.tolist()]

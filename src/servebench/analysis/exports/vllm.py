@@ -81,9 +81,11 @@ def _detail(run: RunData) -> dict[str, list[Any]]:
     rows = np.flatnonzero(run.measured & c.ok)
     gaps: list[list[float]] = [[] for _ in range(len(run.seq))]
     for part in works(run.chunks, c.ok & run.measured, ()):
-        found = between_choices(part.chunks(), part.ok)
-        for place, gap in zip(part.part.place[found.request].tolist(), (found.ns / 1e9).tolist(), strict=True):
-            gaps[place].append(gap)
+        for own, chunks in part.blocks():
+            found = between_choices(chunks, part.ok[own])
+            places = part.part.place[own][found.request].tolist()
+            for place, gap in zip(places, (found.ns / 1e9).tolist(), strict=True):
+                gaps[place].append(gap)
     return {
         "input_lens": _whole(c.input_tokens[rows]),
         "output_lens": _whole(c.output_tokens[rows]),
