@@ -33,10 +33,9 @@ class Sketch:
             self._uncounted.append(values_ns)
         if self._uncounted:
             ns, self._uncounted = np.concatenate(self._uncounted), []
-            buckets = np.ceil(np.log(np.maximum(ns, _UNIT_NS) / _UNIT_NS) * _PER_LOG).astype(np.int64)
-            values, counts = np.unique(buckets, return_counts=True)
-            for value, count in zip(values.tolist(), counts.tolist(), strict=True):
-                self._counts[value] += count
+            counts = np.bincount(np.ceil(np.log(np.maximum(ns, _UNIT_NS) / _UNIT_NS) * _PER_LOG).astype(np.int64))
+            for bucket in np.flatnonzero(counts).tolist():
+                self._counts[bucket] += int(counts[bucket])
         return self._counts
 
     def add(self, ns: float) -> None:

@@ -1,4 +1,4 @@
-"""Latencies counted together once a second are those of the answers, counted here one by one."""
+"""Latencies that are counted together are those of the answers, counted here one by one."""
 
 from itertools import pairwise
 
@@ -10,7 +10,7 @@ from tests.record_builders import chunks
 
 from servebench.core.outcomes import CHUNK_KINDS
 from servebench.loadgen.sketch import Sketch
-from servebench.loadgen.worker.live_times import Ended, LiveTimes
+from servebench.loadgen.worker.live_times import MOST_FRESH, Ended, LiveTimes
 from servebench.workload.model import Objective, limit_key
 
 CONTENT, REASONING, ROLE, USAGE = (CHUNK_KINDS.index(kind) for kind in ("content", "reasoning", "role", "usage"))
@@ -73,6 +73,18 @@ def test_measured_values_above_a_limit_are_counted(ended: list[Ended], metric: s
         times.add(answer)
     above = sum(measured and value > limit for value, measured in one_by_one(ended)[metric])
     assert times.beyond.get(limit_key(objective), 0) == above
+
+
+def test_however_many_end_in_a_second_each_is_counted_once() -> None:
+    times, ended = LiveTimes(), 5 * MOST_FRESH + 3
+    for number in range(ended):
+        times.add(Ended(0, 1_000_000 * (number + 1), chunks([500_000, 900_000]), 2, measured=True))
+    assert {name: sum(counts.values()) for name, counts in times.take().items()} == {
+        "ttft": ended,
+        "tpot": ended,
+        "chunk_gap": ended,
+        "e2e": ended,
+    }
 
 
 def test_nothing_ended_is_nothing_counted() -> None:

@@ -374,7 +374,7 @@ class WorkerSession:
 
     def _gauges(self) -> HealthGauges:
         lag = self._live.dispatch_lag
-        p99, worst = lag.quantile_ns(0.99), lag.quantile_ns(1.0)
+        p99, worst = lag.quantiles_ns((0.99, 1.0))
         lag.take()
         reads = self._client.counters.take()
         return HealthGauges(
