@@ -201,14 +201,14 @@ def measure(nodes: Nodes, workers: int, seconds: int, nice: int) -> None:
     context.Process(target=probe, args=(nodes.port, seconds - 6, results), daemon=True).start()
     found: list[float] = trips.recv() if trips.poll(seconds + 60) else []
     try:
-        share = (cpu_s(master) - cpu) / (time.monotonic() - began)
+        share, resident = (cpu_s(master) - cpu) / (time.monotonic() - began), rss_mb(master)
     except psutil.NoSuchProcess:
         raise SystemExit(nodes.logs()) from None
     command.wait(180)
     manifest: dict[str, Any] = manifest_of(nodes.run)
     states = [worker["state"] for worker in manifest["workers"]]
     p50, p99, worst = np.percentile(found, [50, 99, 100])
-    print(f"{workers} workers: master {100 * share:.0f} % of a core, RSS {rss_mb(master)}")
+    print(f"{workers} workers: master {100 * share:.0f} % of a core, RSS {resident}")
     print(f"round trip of {len(found)} pings: p50 {p50:.2f}, p99 {p99:.2f}, max {worst:.1f} ms")
     print(f"workers known {len(states)}, closed {states.count('closed')}, lost {states.count('lost')}")
     print(f"members over time: {[len(change['workers']) for change in manifest['members']]}")
@@ -221,11 +221,8 @@ def cpu_s(process: psutil.Process) -> float:
 
 
 def rss_mb(process: psutil.Process) -> str:
-    """Return the resident memory of a process, a dash once it is gone."""
-    try:
-        return f"{process.memory_info().rss / 1e6:.0f} MB"
-    except psutil.NoSuchProcess:
-        return "-"
+    """Return the resident memory of a process."""
+    return f"{process.memory_info().rss / 1e6:.0f} MB"
 
 
 if __name__ == "__main__":

@@ -72,12 +72,21 @@ class Chronicle:
     def take(self, status: Status) -> None:
         """Add a worker's figures to the live view."""
         self.view.take(status)
-        if self.give_up is not None and (why := hopeless(self.view.totals())) is not None:
+
+    def judge(self) -> None:
+        """Say so once when the run should end by what its workers have told so far.
+
+        Sums the figures of all workers: call it some times a second, not for each of their messages.
+        """
+        if self.give_up is None and self.watch is None:
+            return
+        totals = self.view.totals()
+        if self.give_up is not None and (why := hopeless(totals)) is not None:
             give_up, self.give_up = self.give_up, None
             self.pipe.event("gave_up", f"Stopping: {why}.")
             give_up(why)
         if self.watch is not None and self.end is not None:
-            broken = self.watch.why(self.view.totals(), time.monotonic_ns() / NS_PER_S)
+            broken = self.watch.why(totals, time.monotonic_ns() / NS_PER_S)
             if broken is not None:
                 self.watch = None
                 self.pipe.event("gave_up", f"Stopping: {broken}.")

@@ -270,6 +270,7 @@ class Coordinator:
             if self._stop is not None and self._stop_ns is None:
                 self._send_stop(self._stop, clock)
             self._chronicle.note_phase(clock.now_ns())
+            self._chronicle.judge()
             self._line()
             gevent.sleep(max(0.0, due_s - time.monotonic()))
 
