@@ -1,5 +1,5 @@
 """Know how `python -m servebench.cli` starts: as the command `servebench` does."""
 
-from servebench.cli.main import main
+from servebench.cli.start import main
 
 main()

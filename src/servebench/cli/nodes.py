@@ -1,6 +1,7 @@
 """Know the commands `master` and `worker`: one node of a load generator that spreads over several."""
 
 import os
+import signal
 import tempfile
 from pathlib import Path
 from typing import NoReturn
@@ -152,4 +153,6 @@ def _clean_folder() -> Path:
 
 def _become(command: list[str], environment: dict[str, str], folder: Path) -> NoReturn:
     os.chdir(folder)
+    # A stop waits until the load generator listens: Python would answer it by a traceback, from whatever it just loads.
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
     os.execve(command[0], command, environment)  # noqa: S606 - no shell wanted

@@ -46,6 +46,8 @@ def _without_ours(arguments: list[str]) -> list[str]:
 def _become_simulator(**_options: object) -> NoReturn:
     arguments = click.get_current_context().meta[_ARGUMENTS]
     # In place of this process, so that signals and exit code are the simulator's own.
+    # A stop waits until the simulator listens: Python would answer it by a traceback, from whatever it just loads.
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
     os.execv(sys.executable, [sys.executable, "-m", "servebench.sim", *arguments])  # noqa: S606 - no shell wanted
 
 

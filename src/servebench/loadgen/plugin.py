@@ -81,6 +81,9 @@ class Plugin:
             self._worker = WorkerRole(environment, settings)
             LoadToken.on_change = staticmethod(self._worker.change_tokens)
             self._worker.hello()
+        if isinstance(environment.runner, WorkerRunner):
+            # As an exception it would end whatever greenlet just runs, maybe that of a request; Locust answers SIGTERM.
+            gevent.signal_handler(signal.SIGINT, os.kill, os.getpid(), signal.SIGTERM)
 
     def _on_test_start(self, environment: Any, **_: Any) -> None:  # noqa: ANN401 - Locust's signature
         if self._master is not None:

@@ -71,6 +71,8 @@ async def _serve(config: SimConfig, options: SimOptions) -> None:
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
+    # `servebench sim` blocks them before it becomes this process.
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM, signal.SIGINT})
     try:
         simulator = Simulator(config)
     except OSError as error:
