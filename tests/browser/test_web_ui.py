@@ -1,6 +1,7 @@
 """The web page as an operator uses it: start, watch, change the rate, stop, open the report; in headless Chromium."""
 
 import os
+import shlex
 import shutil
 import signal
 import socket
@@ -152,6 +153,14 @@ def shot(page: Any, name: str) -> None:  # noqa: ANN401 - playwright has no type
         page.screenshot(path=str(Path(folder) / f"{name}.png"), full_page=True)
 
 
+def choices_of_the_form(page: Any) -> None:  # noqa: ANN401 - playwright has no types
+    page.click("text=Custom parameters")
+    page.wait_for_selector("label:has-text('Workload')", timeout=SLOW_MS)
+    page.wait_for_selector("label:has-text('Endpoint')", timeout=SLOW_MS)
+    shot(page, "start")
+    page.click("text=Custom parameters")
+
+
 def refused_forms(page: Any) -> None:  # noqa: ANN401 - playwright has no types
     submit(page, userCount="0", spawnRate="10")
     page.wait_for_selector("text=Offered rate: 0 must be above 0", timeout=SLOW_MS)
@@ -164,6 +173,51 @@ def refused_forms(page: Any) -> None:  # noqa: ANN401 - playwright has no types
     page.wait_for_selector("text=Host: no user, password or query here", timeout=SLOW_MS)
 
 
+CONTRAST = """
+() => {
+  const parse = (text) => text.match(/[\\d.]+/g).map(Number);
+  const over = (top, below) => {
+    const a = top.length > 3 ? top[3] : 1;
+    return [0, 1, 2].map((i) => top[i] * a + below[i] * (1 - a));
+  };
+  const light = (rgb) => [0.2126, 0.7152, 0.0722].reduce((sum, share, i) => {
+    const c = rgb[i] / 255;
+    return sum + share * (c <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4);
+  }, 0);
+  const chain = (node) => { const all = []; for (let e = node; e; e = e.parentElement) all.unshift(e); return all; };
+  const found = [];
+  for (const node of document.querySelectorAll("#sb-llm *, #sb-over-note")) {
+    const own = [...node.childNodes].some((child) => child.nodeType === 3 && child.data.trim());
+    if (!own || node.tagName === "OPTION" || !node.getClientRects().length) continue;
+    const style = getComputedStyle(node);
+    let back = [255, 255, 255], seen = 1;
+    for (const e of chain(node)) {
+      back = over(parse(getComputedStyle(e).backgroundColor), back);
+      seen *= Number(getComputedStyle(e).opacity);
+    }
+    const ink = over([...parse(node instanceof SVGElement ? style.fill : style.color).slice(0, 3), seen], back);
+    const [a, b] = [light(ink), light(back)].sort((x, y) => y - x);
+    found.push([(a + 0.05) / (b + 0.05), node.tagName, node.textContent.slice(0, 40)]);
+  }
+  return found;
+}
+"""
+"""Contrast of every text of the tab with what lies behind it, by the formula of WCAG 2."""
+
+
+def assert_legible(page: Any) -> None:  # noqa: ANN401 - playwright has no types
+    found = page.evaluate(CONTRAST)
+    assert len(found) > 100
+    assert [one for one in found if one[0] < 4.5] == []
+
+
+def paused_for_a_moment(page: Any) -> None:  # noqa: ANN401 - playwright has no types
+    page.click("#sb-llm button:has-text('Pause')")
+    page.wait_for_selector("#sb-llm.ended b:has-text('PAUSED at')", timeout=SLOW_MS)
+    page.click("#sb-llm button:has-text('Go on')")
+    page.wait_for_selector("#sb-llm:not(.ended) b:has-text('RUNNING')", timeout=SLOW_MS)
+
+
 def on_a_phone_in_the_dark(page: Any) -> None:  # noqa: ANN401 - playwright has no types
     page.emulate_media(color_scheme="dark")
     page.set_viewport_size({"width": 390, "height": 844})
@@ -171,6 +225,7 @@ def on_a_phone_in_the_dark(page: Any) -> None:  # noqa: ANN401 - playwright has 
     page.wait_for_function("document.querySelector('#sb-llm.dark .facts')?.innerText.includes('sent')", timeout=SLOW_MS)
     page.wait_for_function("document.querySelectorAll('#sb-llm svg path').length > 5", timeout=SLOW_MS)
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    assert_legible(page)
     shot(page, "phone-dark")
     page.set_viewport_size({"width": 1280, "height": 900})
     page.wait_for_function("document.querySelector('#sb-llm figure')?.clientWidth > 500", timeout=SLOW_MS)
@@ -182,12 +237,7 @@ def test_an_operator_starts_watches_changes_the_rate_stops_and_opens_the_report(
     labels = page.inner_text("form")
     assert "Offered rate, req/s" in labels
     assert "Number of users" not in labels
-    page.click("text=Custom parameters")
-    page.wait_for_selector("label:has-text('Workload')", timeout=SLOW_MS)
-    page.wait_for_selector("label:has-text('Endpoint')", timeout=SLOW_MS)
-    shot(page, "start")
-    page.click("text=Custom parameters")
-
+    choices_of_the_form(page)
     refused_forms(page)
     page.reload()
     page.wait_for_selector("input[name=userCount]", timeout=SLOW_MS)
@@ -212,8 +262,9 @@ def test_an_operator_starts_watches_changes_the_rate_stops_and_opens_the_report(
     page.fill("#sb-llm input[aria-label='Text of a marker']", "<b>cache</b> emptied")
     page.click("#sb-llm button:has-text('Mark')")
     page.wait_for_selector("#sb-llm li:has-text('marker: <b>cache</b> emptied')", timeout=SLOW_MS)
+    assert_legible(page)
     shot(page, "light")
-
+    paused_for_a_moment(page)
     on_a_phone_in_the_dark(page)
     page.click("button:has-text('Stop')")
     page.wait_for_function(
@@ -222,6 +273,10 @@ def test_an_operator_starts_watches_changes_the_rate_stops_and_opens_the_report(
     page.wait_for_selector("#sb-llm a:has-text('Report of this run')", timeout=2 * SLOW_MS)
     page.wait_for_selector("header #sb-over-note:has-text('ended')", timeout=SLOW_MS)
     assert page.evaluate("document.body.classList.contains('sb-over')"), "Locust's last rate no longer looks current"
+    assert_legible(page)
+    *words, folder = shlex.split(page.inner_text("#sb-llm code"))
+    assert words == ["servebench", "table"]
+    assert (Path(folder) / "run.json").is_file(), "what is to be pasted names the folder"
     shot(page, "ended")
     page.click("#sb-llm a:has-text('Report of this run')")
     page.wait_for_selector("h1:has-text('desk')", timeout=SLOW_MS)

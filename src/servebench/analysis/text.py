@@ -115,7 +115,8 @@ def _counts(found: Digest) -> list[str]:
         significant(number / counts.seconds if counts.seconds else None) for number in (counts.planned, counts.sent)
     ]
     client = found.client
-    spoiled = f" ({count(counts.spoiled)} requests left out of latency)" if counts.spoiled else ""
+    plural = "s" if counts.spoiled != 1 else ""
+    spoiled = f" ({count(counts.spoiled)} request{plural} left out of latency)" if counts.spoiled else ""
     clean = (
         f"Client clean in {client.clean_s:.0f} of {client.seconds:.0f} s{spoiled}."
         if client.known

@@ -3,6 +3,7 @@
 Locust's page is a built bundle, so everything comes beside it: a script behind the page, routes under /servebench.
 """
 
+import shlex
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -81,6 +82,7 @@ class WebDesk:
         run_id = answer["run"].get("run_id")
         answer["report"] = isinstance(run_id, str) and file_of(self._out, run_id, "report.html") is not None
         answer["rate_per_user"] = float(getattr(self._environment.parsed_options, "rate_per_user", 1.0))
+        answer["command"] = shlex.join(["servebench", "table", str(self._out / run_id)]) if run_id else None
         answer["by_hand"] = answer["run"].get("duration_s") is None
         return Response(msgspec.json.encode(answer), mimetype="application/json")  # once a second: small and quick
 

@@ -319,7 +319,7 @@ class Coordinator:
         from_ns = max(0, latest.from_ns)
         names = [self._roster.name(worker_id) for worker_id in latest.members]
         self._runbook.members(from_ns, names)
-        text = f"{len(names)} workers share the load"
+        text = f"{len(names)} workers share the load" if len(names) != 1 else "1 worker takes the load"
         self._chronicle.tell("members", text, from_ns, data={"workers": names})
 
     def _share_users(self, table: Membership) -> None:

@@ -10,12 +10,12 @@
   const CHARTS = [
     { title: "Load (req/s, last 10 s)", series: [["planned", "offered"], ["sent", "sent"], ["answered", "answered"]] },
     { title: "TTFT (ms, last 60 s)", limit: "ttft", series: [["ttft_p50", "p50"], ["ttft_p95", "p95"], ["ttft_p99", "p99"]] },
-    { title: "Chunk gap, TPOT (ms, last 60 s)", limit: "tpot", series: [["gap_p50", "gap p50"], ["gap_p95", "gap p95"], ["tpot_p95", "TPOT p95"]] },
+    { title: "Chunk gap (ms), TPOT (ms/token), last 60 s", limit: "tpot", series: [["gap_p50", "gap p50"], ["gap_p95", "gap p95"], ["tpot_p95", "TPOT p95"]] },
     { title: "Request, sent to end (ms, last 60 s)", limit: "e2e", series: [["e2e_p50", "p50"], ["e2e_p95", "p95"]] },
     { title: "Tokens/s (answered, last 10 s)", series: [["out_tokens", "out"], ["in_tokens", "in"]] },
-    { title: "In flight; server running, waiting", series: [["inflight", "in flight"], ["running", "running"], ["waiting", "waiting"]] },
+    { title: "In flight; server running, waiting", counts: true, series: [["inflight", "in flight"], ["running", "running"], ["waiting", "waiting"]] },
     { title: "Server: KV cache, cached prompt tokens (%)", scale: 100, series: [["kv", "KV in use"], ["cached", "cached"]] },
-    { title: "Errors per second, by class", errors: true },
+    { title: "Errors per second, by class", counts: true, errors: true },
     { title: "TTFT p95 (ms) against load (sent req/s), a dot per 10 s", dots: true, limit: "ttft" },
     { title: "Client p99 (ms)", series: [["dispatch_lag", "dispatch lag"], ["read_delay", "read delay"], ["hub_lag", "hub lag"]] },
     { title: "Client CPU of the busiest worker (%)", scale: 100, series: [["cpu", "CPU"]] },
@@ -24,7 +24,7 @@
   const TABLE_ROWS = 20;
   const NAMES = { ready: "READY", preparing: "PREPARING", running: "RUNNING", draining: "DRAINING", closing: "CLOSING", closed: "ENDED" };
 
-  let box = null, parts = {}, next = 0, columns = [], points = [], last = null, paused = false, windowS = 300, said = 0, busy = false, ticks = 0;
+  let box = null, parts = {}, next = 0, columns = [], points = [], last = null, paused = false, windowS = 300, said = 0, heard = 0, busy = false, ticks = 0;
 
   function make(parent, name, attributes, text) {
     const node = document.createElement(name);
@@ -42,6 +42,8 @@
   }
   const figure = (v) => v === null || v === undefined ? "–" : v === 0 ? "0"
     : Math.abs(v) >= 1000 ? Math.round(v).toLocaleString("en") : String(Number(v.toPrecision(3)));
+  // What is measured keeps its three digits (34.0); what is counted, and the marks of an axis, have none to keep.
+  const measure = (v) => v === null || v === undefined || v === 0 || Math.abs(v) >= 1000 ? figure(v) : v.toPrecision(3);
   const minutes = (s) => s === null || s === undefined ? "–"
     : `${String(Math.floor(s / 60)).padStart(2, "0")}:${String(Math.floor(s % 60)).padStart(2, "0")}`;
   const wall = (iso) => new Date(iso).toLocaleTimeString([], { hour12: false, timeZoneName: "short" });
@@ -84,7 +86,7 @@
   function topOf(most, limits) { return niceTop(Math.max(most, ...limits.map((l) => l.limit).filter((l) => l <= 3 * most))); }
   function limitLine(svg, limit, y, W) {
     draw(svg, "line", { x1: LEFT, x2: W - RIGHT, y1: y(limit.limit), y2: y(limit.limit), stroke: "var(--ink)", "stroke-width": 1.5, "stroke-dasharray": "9 5", class: "limit" });
-    draw(svg, "text", { x: W - RIGHT, y: y(limit.limit) - 4, "text-anchor": "end" }, `${limit.quantile} < ${figure(limit.limit)}`);
+    draw(svg, "text", { x: W - RIGHT, y: y(limit.limit) - 4, "text-anchor": "end", class: "limit" }, `${limit.quantile} < ${figure(limit.limit)}`);
   }
   function grid(svg, top, y, W) {
     for (let k = 0; k <= 4; k++) {
@@ -108,7 +110,7 @@
     const look = (phase) => { const i = phases.indexOf(phase), line = i % 6 > 3; return { d: SHAPES[i % 6], fill: line ? "none" : `var(--c${i % 6 + 1})`, stroke: `var(--c${i % 6 + 1})`, "stroke-width": line ? 2 : 0, class: "dot" }; };
     dots.forEach((d, i) => {
       const mark = draw(svg, "path", { ...look(d.phase), transform: `translate(${x(d.sent_per_s).toFixed(1)} ${y(d.p95).toFixed(1)})`, opacity: 0.45 + 0.55 * (i + 1) / dots.length });
-      draw(mark, "title", {}, `${d.phase || "–"}: ${figure(d.sent_per_s)} req/s, p50 ${figure(d.p50)} ms, p95 ${figure(d.p95)} ms, n ${d.n}`);
+      draw(mark, "title", {}, `${d.phase || "–"}: ${measure(d.sent_per_s)} req/s, p50 ${measure(d.p50)} ms, p95 ${measure(d.p95)} ms, n ${d.n}`);
     });
     if (dots.length) draw(svg, "circle", { cx: x(dots[dots.length - 1].sent_per_s), cy: y(dots[dots.length - 1].p95), r: 8, fill: "none", stroke: "var(--ink)" });
     legend.replaceChildren();
@@ -119,7 +121,7 @@
     }
     if (!dots.length) make(legend, "span", {}, "no data yet: the first dot comes after 10 s");
     svg.setAttribute("aria-label", `${spec.title}: ${dots.length} dots`);
-    fill(one, ["phase", "sent req/s", "n", "p50 ms", "p95 ms"], dots.map((d) => [d.phase || "–", figure(d.sent_per_s), figure(d.n), figure(d.p50), figure(d.p95)]));
+    fill(one, ["phase", "sent req/s", "n", "p50 ms", "p95 ms"], dots.map((d) => [d.phase || "–", measure(d.sent_per_s), figure(d.n), measure(d.p50), measure(d.p95)]));
   }
   function path(values, x, y) {
     let out = "", pen = false;
@@ -131,7 +133,7 @@
     return out;
   }
   function paint(one, shown, events) {
-    const { spec, svg, legend } = one, scale = spec.scale || 1;
+    const { spec, svg, legend } = one, scale = spec.scale || 1, shownAs = spec.counts ? figure : measure;
     const W = Math.max(240, one.frame.clientWidth - 20); // one unit is one pixel, so that text keeps its size
     svg.setAttribute("viewBox", `0 0 ${W} ${H}`);
     const series = seriesOf(spec, shown).map((s) => ({ ...s, values: s.values.map((v) => v === null || v === undefined ? v : v * scale) }));
@@ -142,10 +144,9 @@
     const y = (v) => H - BOTTOM - v / top * (H - TOP - BOTTOM);
     svg.replaceChildren();
     grid(svg, top, y, W);
-    for (const limit of limits) if (limit.limit <= top) limitLine(svg, limit, y, W);
     for (let k = 0; k <= 4; k++) {
       const at = LEFT + k / 4 * (W - LEFT - RIGHT);
-      draw(svg, "text", { x: at, y: H - 6, "text-anchor": k === 0 ? "start" : k === 4 ? "end" : "middle" }, minutes(Math.max(0, t0 + (t1 - t0) * k / 4)));
+      if (t0 + (t1 - t0) * k / 4 >= 0) draw(svg, "text", { x: at, y: H - 6, "text-anchor": k === 0 ? "start" : k === 4 ? "end" : "middle" }, minutes(t0 + (t1 - t0) * k / 4));
     }
     for (const event of events) {
       if (event.t_s === null || event.t_s < t0 || event.t_s > t1) continue;
@@ -158,11 +159,12 @@
       draw(svg, "path", { d: path(s.values, x, y), fill: "none", stroke: `var(--c${i % 6 + 1})`, "stroke-width": 2, "stroke-dasharray": DASH[i % 5] });
       const item = make(legend, "span"), key = draw(item, "svg", { viewBox: "0 0 22 8", width: 22, height: 8, style: "display:inline-block;width:22px;height:8px;margin-right:5px" });
       draw(key, "line", { x1: 0, x2: 22, y1: 4, y2: 4, stroke: `var(--c${i % 6 + 1})`, "stroke-width": 2.5, "stroke-dasharray": DASH[i % 5] });
-      make(item, "span", {}, `${s.label} ${figure(s.values[s.values.length - 1])}`);
+      make(item, "span", {}, `${s.label} ${shownAs(s.values[s.values.length - 1])}`);
     });
+    for (const limit of limits) if (limit.limit <= top) limitLine(svg, limit, y, W); // last: its words lie over the lines
     if (!known.length) make(legend, "span", {}, spec.errors ? "none" : "no data yet");
     svg.setAttribute("aria-label", `${spec.title}: ${legend.textContent}`);
-    fill(one, ["at", ...series.map((s) => s.label)], shown.map((p, i) => [minutes(p[0]), ...series.map((s) => figure(s.values[i]))]));
+    fill(one, ["at", ...series.map((s) => s.label)], shown.map((p, i) => [minutes(p[0]), ...series.map((s) => shownAs(s.values[i]))]));
   }
 
   function build(anchor) {
@@ -188,9 +190,10 @@
     windows.value = String(windowS);
     windows.addEventListener("change", () => { windowS = Number(windows.value); paintAll(); });
     parts.pause = make(bar, "button", { type: "button", "aria-pressed": String(paused) }, "Pause");
-    parts.pause.addEventListener("click", () => { paused = !paused; parts.pause.setAttribute("aria-pressed", String(paused)); parts.pause.textContent = paused ? "Go on" : "Pause"; });
+    parts.pause.addEventListener("click", () => { paused = !paused; parts.pause.setAttribute("aria-pressed", String(paused)); parts.pause.textContent = paused ? "Go on" : "Pause"; if (paused && last) hold(`PAUSED at ${minutes(last.run.t_s)}`); });
     const marker = make(bar, "form"), text = make(marker, "input", { placeholder: "marker…", maxlength: "200", "aria-label": "Text of a marker" });
     make(marker, "button", { type: "submit" }, "Mark");
+    parts.mark = marker.lastChild;
     marker.addEventListener("submit", (event) => {
       event.preventDefault();
       if (!text.value.trim()) return;
@@ -198,13 +201,13 @@
     });
     parts.fault = make(bar, "div", { class: "fault", role: "alert" });
     parts.facts = make(bar, "div", { class: "facts" });
-    parts.banner = make(box, "div", { class: "banner", role: "status", hidden: "" });
-    parts.live = make(box, "div", { "aria-live": "polite", style: "position:absolute;left:-9999px" });
+    parts.banner = make(box, "div", { class: "banner", hidden: "" });
+    parts.live = make(box, "div", { role: "status", "aria-live": "polite", style: "position:absolute;left:-9999px" });
     parts.empty = make(box, "p", {}, "Press Start; data appears in 2 s.");
     parts.charts = make(box, "div", { class: "charts" });
     parts.list = CHARTS.map(chart);
-    parts.table = make(make(box, "div", { class: "wide" }), "table");
-    parts.phases = make(make(box, "div", { class: "wide" }), "table");
+    parts.table = make(make(box, "div", { class: "wide", tabindex: "0", role: "region", "aria-label": "Percentiles of the whole run" }), "table");
+    parts.phases = make(make(box, "div", { class: "wide", tabindex: "0", role: "region", "aria-label": "Percentiles by phase" }), "table");
     const happened = make(box, "div", { class: "wide" });
     make(happened, "b", {}, "What happened");
     parts.events = make(happened, "ol", { class: "events", tabindex: "0", "aria-label": "Events, newest first" });
@@ -214,7 +217,7 @@
 
   function effect() {
     const now = last && last.run.planned_per_s, wanted = Number(parts.rate.value), over = Math.max(1, Number(parts.over.value) || 1);
-    parts.effect.textContent = parts.rate.value && now !== null && now !== undefined ? `${figure(now)} → ${figure(wanted)} req/s over ${over} s` : "";
+    parts.effect.textContent = parts.rate.value && !parts.apply.disabled && now !== null && now !== undefined && now !== wanted ? `${figure(now)} → ${figure(wanted)} req/s over ${over} s` : "";
   }
   function apply(event) {
     event.preventDefault();
@@ -230,19 +233,20 @@
   function goal(metric, value) {
     const limit = last.limits && last.limits.find((l) => l.metric === metric && l.quantile === "p95");
     if (!limit || value === null || value === undefined) return "";
-    return value >= limit.limit ? ` ✗ missed < ${figure(limit.limit)}` : value >= 0.9 * limit.limit ? ` ~ close < ${figure(limit.limit)}` : ` ✓ met < ${figure(limit.limit)}`;
+    const word = value >= limit.limit ? "✗ missed" : value >= 0.9 * limit.limit ? "~ close" : "✓ met";
+    return ` ${word} < ${figure(limit.limit)} ${metric === "tpot" ? "ms/token" : "ms"}`;
   }
   function facts(run) {
     const p = points[points.length - 1], at = (name) => p ? p[columns.indexOf(name)] : null;
     // What a stop cut off, and what was never sent, is no answer of the server's.
     const failed = Object.entries(run.errors || {}).reduce((sum, [name, n]) => sum + (/^(cancelled|shed)/.test(name) ? 0 : n), 0);
     const words = [
-      `sent ${figure(run.sent)}`, `in flight ${figure(run.inflight)}`, `TTFT p95 ${figure(at("ttft_p95"))} ms${goal("ttft", at("ttft_p95"))}`, `TPOT p95 ${figure(at("tpot_p95"))} ms${goal("tpot", at("tpot_p95"))}`,
-      `out ${figure(at("out_tokens"))} tok/s`, `errors ${run.ok + failed > 0 ? figure(100 * failed / (run.ok + failed)) : "–"} %`,
+      `sent ${figure(run.sent)}`, `in flight ${figure(run.inflight)}`, `TTFT p95 ${measure(at("ttft_p95"))} ms${goal("ttft", at("ttft_p95"))}`, `TPOT p95 ${measure(at("tpot_p95"))} ms/token${goal("tpot", at("tpot_p95"))}`,
+      `out ${measure(at("out_tokens"))} tok/s`, `errors ${run.ok + failed > 0 ? measure(100 * failed / (run.ok + failed)) : "–"} %`,
       `late ${figure(run.late)}`, `shed ${figure(run.shed)}`, `workers ${figure(run.workers)}`,
     ];
     const s = run.server;
-    if (s) words.push(`server (${s.dialect}, ${figure(s.age_s)} s old): running ${figure(s.running)}, waiting ${figure(s.waiting)}, KV ${s.kv_usage === null ? "–" : figure(100 * s.kv_usage)} %`);
+    if (s) words.push(`server (${s.dialect}, ${s.age_s === null ? "–" : Math.round(s.age_s)} s old): running ${figure(s.running)}, waiting ${figure(s.waiting)}, KV ${s.kv_usage === null ? "–" : measure(100 * s.kv_usage)} %`);
     parts.facts.replaceChildren(...words.map((w) => make(null, "span", {}, w)));
   }
   function banner(run) {
@@ -264,20 +268,24 @@
     for (const row of rows) {
       const line = make(body, "tr");
       make(line, "td", { title: row.about }, `${row.title} (${row.unit}) `);
-      for (const key of ["n", "p50", "p90", "p95", "p99", "p999", "max"]) make(line, "td", {}, figure(row[key]));
+      make(line, "td", {}, figure(row.n));
+      for (const key of ["p50", "p90", "p95", "p99", "p999", "max"]) make(line, "td", {}, measure(row[key]));
     }
   }
   function phaseTable(rows) {
     parts.phases.parentNode.style.display = rows.length ? "" : "none";
     parts.phases.replaceChildren();
     const head = make(make(parts.phases, "thead"), "tr"), names = [...new Set(rows.map((r) => r.phase))], metrics = [...new Map(rows.map((r) => [r.name, `${r.title} (${r.unit})`]))];
-    make(head, "th", { scope: "col" }, "live, by phase in which the answer came");
-    for (const [, title] of metrics) for (const q of ["n", "p50", "p95"]) make(head, "th", { scope: "col" }, q === "n" ? `${title} n` : q);
+    make(head, "th", { scope: "col" }, "live, by phase of the answer");
+    make(head, "th", { scope: "col" }, "answers");
+    for (const [, title] of metrics) for (const q of ["p50", "p95"]) make(head, "th", { scope: "col" }, q === "p50" ? `${title} p50` : q);
     const body = make(parts.phases, "tbody");
     for (const name of names) {
       const line = make(body, "tr");
+      const found = (metric) => rows.find((r) => r.phase === name && r.name === metric) || {};
       make(line, "td", {}, name);
-      for (const [metric] of metrics) { const row = rows.find((r) => r.phase === name && r.name === metric) || {}; for (const q of ["n", "p50", "p95"]) make(line, "td", {}, figure(row[q])); }
+      make(line, "td", {}, figure(found("e2e").n));
+      for (const [metric] of metrics) for (const q of ["p50", "p95"]) make(line, "td", {}, measure(found(metric)[q]));
     }
   }
   function links(answer) {
@@ -292,7 +300,10 @@
       link(folder + "events.jsonl", "events.jsonl");
     }
     link(BASE + "runs", "All runs");
-    if (run.run_id) make(parts.links, "span", {}, `Live figures are for watching. Record: servebench table ${run.run_id}`);
+    if (!run.run_id) return;
+    make(parts.links, "br");
+    make(parts.links, "span", {}, "Live figures are for watching: charts show quantiles of few answers too, the tables do not. Of record is ");
+    make(parts.links, "code", {}, answer.command);
   }
   function paintAll() {
     const end = points.length ? points[points.length - 1][0] : 0, shown = points.filter((p) => p[0] >= end - windowS);
@@ -314,9 +325,23 @@
     parts.where.textContent = run.phase || "";
     if (document.activeElement !== parts.rate && run.planned_per_s !== null && run.planned_per_s !== undefined && parts.rate.value === "") parts.rate.value = String(run.planned_per_s);
     parts.apply.disabled = run.state !== "running" || !answer.by_hand;
-    facts(run); banner(run); table(answer.table); phaseTable(answer.phases || []); links(answer); paintAll();
+    parts.mark.disabled = run.state !== "running";
+    effect(); facts(run); banner(run); table(answer.table); phaseTable(answer.phases || []); links(answer); paintAll();
     parts.events.replaceChildren(...answer.events.slice().reverse().map((e) => make(null, "li", {}, `${wall(e.at)}  ${e.kind}: ${e.text}`)));
-    if (Date.now() - said > 10000 && !ended) { said = Date.now(); parts.live.textContent = `${parts.state.textContent}. ${parts.facts.textContent}`; }
+    speak(ended);
+  }
+  // What is read aloud: one message per 10 s at most, and of a run that has ended only that.
+  function speak(ended) {
+    const figures = [...parts.facts.children].map((one) => one.textContent).join(", ");
+    const words = ended ? parts.state.textContent : [parts.banner.textContent, parts.state.textContent, figures].filter(Boolean).join(". ");
+    if (Date.now() - said < 10000 || words === parts.live.textContent) return;
+    said = Date.now();
+    parts.live.textContent = words;
+  }
+  // No figure may look current when nothing has come for it: paused by hand, or a master that does not answer.
+  function hold(text) {
+    box.classList.add("ended");
+    parts.state.textContent = text;
   }
   const isDark = () => {
     const rgb = getComputedStyle(document.body).backgroundColor.match(/[\d.]+/g);
@@ -331,15 +356,17 @@
         const reply = await fetch(`${BASE}live?since=${next}`);
         if (!reply.ok || !box) break;
         const answer = await reply.json();
+        heard = Date.now();
+        if (paused) break;
         show(answer);
         again = answer.more;
       }
-    } catch { if (box) parts.state.textContent = "The master does not answer."; } finally { busy = false; }
+    } catch { if (box) { hold(`NO ANSWER of the master${heard ? ` since ${wall(heard)}` : ""}`); speak(true); } } finally { busy = false; }
   }
 
   // After a stop Locust's header goes on showing the last rate as if it were current: its figures are greyed and dated.
   function staleness(run) {
-    const over = run.state === "closed", text = over && run.now ? `ended ${wall(run.now)}` : "";
+    const over = run.state === "closed", text = over && run.now ? `ended ${wall(run.now)}: these are the last figures` : "";
     document.body.classList.toggle("sb-over", over);
     const header = document.querySelector("header");
     let note = document.getElementById("sb-over-note");
