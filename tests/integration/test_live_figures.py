@@ -2,8 +2,10 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +18,12 @@ from servebench.loadgen.sketch import RELATIVE_ERROR
 from servebench.workload.codec import encode_workload
 from servebench.workload.load import load_workload
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
 
 ROOT = Path(__file__).parents[2]
 TOKEN_KINDS = {"content", "reasoning", "tool", "refusal"}
 TICK_NS = 1024
+PATIENCE_S = 150.0
 WORKLOAD = """
 name: live
 seed: 5
@@ -34,7 +37,10 @@ load:
 
 
 def run_one_process(folder: Path, port: int) -> list[dict[str, Any]]:
-    """Run master and worker in one Locust process; return the lines of its progress pipe."""
+    """Run master and worker in one Locust process; return the lines of its progress pipe.
+
+    One that does not end is aborted, with the stack of each thread in its log, and never outlives the test.
+    """
     (folder / "live.yaml").write_text(WORKLOAD, encoding="utf-8")
     (folder / "live.json").write_bytes(encode_workload(load_workload(folder / "live.yaml")))
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("SERVEBENCH_", "LOCUST_"))}
@@ -48,6 +54,8 @@ def run_one_process(folder: Path, port: int) -> list[dict[str, Any]]:
     }
     command = [
         sys.executable,
+        "-X",
+        "faulthandler",
         "-m",
         "locust",
         "-f",
@@ -58,12 +66,26 @@ def run_one_process(folder: Path, port: int) -> list[dict[str, Any]]:
     command += ["-u", "1", "-r", "1", "--host", f"http://127.0.0.1:{port}"]
     with (folder / "locust.log").open("wb") as log:
         process = subprocess.Popen(
-            command, cwd=folder, env={**kept, **own}, pass_fds=[write_end], stdout=log, stderr=log
+            command,
+            cwd=folder,
+            env={**kept, **own},
+            pass_fds=[write_end],
+            # Locust reads keys where its stdin is a terminal, and is stopped for it in the background of one.
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
         )
     os.close(write_end)
-    with os.fdopen(read_end, encoding="utf-8") as lines:
-        told = [json.loads(line) for line in lines]
-    assert process.wait(60) in {0, 3}, (folder / "locust.log").read_text(encoding="utf-8")
+    patience = threading.Timer(PATIENCE_S, process.send_signal, [signal.SIGABRT])
+    patience.start()
+    try:
+        with os.fdopen(read_end, encoding="utf-8") as lines:
+            told = [json.loads(line) for line in lines]
+        code = process.wait(PATIENCE_S)
+    finally:
+        patience.cancel()
+        process.kill()
+    assert code in {0, 3}, (folder / "locust.log").read_text(encoding="utf-8")
     return told
 
 

@@ -47,6 +47,9 @@ class PartWriter:
         """Wait until the queue is empty, then end the thread. Blocks the calling greenlet only."""
         while self._drainer is not None:
             self._drainer.join()
+            if self._drainer is not None and self._drainer.dead:  # ended from outside: it will never say so itself
+                self.fail(HarnessError(f"{len(self._jobs)} parts were not written: their writer was ended"))
+                break
         self._pool.kill()
 
     def fail(self, failure: HarnessError) -> None:

@@ -208,6 +208,16 @@ def test_an_error_that_nobody_foresaw_is_a_failure_and_prints_nothing(capfd: pyt
     assert capfd.readouterr().err == ""
 
 
+def test_a_writer_that_was_ended_from_outside_says_so_and_does_not_spin() -> None:
+    writer = PartWriter()
+    writer.submit(lambda: written(0))
+    assert writer._drainer is not None
+    writer._drainer.kill()
+    with gevent.Timeout(30):
+        writer.close()
+    assert str(writer.failure) == "1 parts were not written: their writer was ended"
+
+
 def test_a_worker_that_records_loads_no_pandas(tmp_path: Path) -> None:
     program = """
 import sys
