@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from servebench.telemetry.exposition import read_page
-from servebench.telemetry.reading import Reading, canonical
+from servebench.telemetry.reading import Reading, canonical, missing_text
 
 PAGES = Path(__file__).parent / "metrics"
 
@@ -156,6 +156,22 @@ EXPECTED: dict[str, tuple[str, dict[str, float], set[str]]] = {
         },
         set(),
     ),
+    "node": (
+        "node",
+        # Two cores, the seconds of all modes; a machine without RAPL tells no joules.
+        {"cpu_idle_s": 10817.2 + 8939.79, "cpu_s": 28520.16 + 28549.23, "memory_available": 23268843520},
+        {"package_joules"},
+    ),
+    "dcgm-handmade": (
+        "dcgm",
+        {"gpu_busy": 0.6, "gpu_memory": 30 * 2**30, "gpu_power": 550.75},
+        set(),
+    ),
+    "nvidia-smi-handmade": (
+        "nvidia-smi",
+        {"gpu_busy": 0.875, "gpu_memory": 9283043328, "gpu_power": 245.5},
+        set(),
+    ),
 }
 
 
@@ -175,6 +191,14 @@ def test_a_page_of_each_server_gives_its_canonical_series(name: str) -> None:
     assert reading.dialect == dialect
     assert reading.values == pytest.approx(values)
     assert {one.series for one in reading.missing} == missing
+
+
+def test_what_an_exporter_does_not_show_is_named_and_is_not_zero() -> None:
+    # A GPU that is cut into instances (MIG) has no utilisation as a whole.
+    page = read_page("\n".join(line for line in body_of("dcgm-handmade").splitlines() if "GPU_UTIL" not in line))
+    reading = canonical(page)
+    assert "gpu_busy" not in reading.values
+    assert "gpu_busy (looked for DCGM_FI_DEV_GPU_UTIL)" in missing_text(reading.missing, page)
 
 
 @pytest.mark.parametrize("name", sorted(path.stem for path in PAGES.glob("*.txt")))
