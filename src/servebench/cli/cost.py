@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from servebench.cli.base import command, option, show
-from servebench.core.outcomes import ExitCode
+from servebench.cli.results import verdict_code
 
 if TYPE_CHECKING:
     from servebench.analysis.cost import Bill
@@ -50,10 +50,11 @@ def cost(
     """Share what a run's measured time cost among its answers: all, accepted and good ones, and a million good tokens.
 
     Failed requests and idle time are paid for by the answers that came. What is not known is named, never 0.
+    Exit code 3 when the run is INVALID.
     """
     from servebench.analysis.cost import Prices, bill, used
-    from servebench.analysis.engine import read_telemetry
-    from servebench.analysis.source import load_run
+    from servebench.analysis.digest import examine
+    from servebench.analysis.pool import helpers
 
     prices = Prices(
         currency=currency,
@@ -65,13 +66,14 @@ def cost(
         kwh=kwh_price,
         power_w=power_watts,
     )
-    data = load_run(run)
-    found = bill(used(data, read_telemetry(run, data.manifest.run_id)), prices)
+    with helpers(run) as executor:
+        examined = examine(run, executor)
+        found = bill(used(examined.run, examined.digest.server.telemetry), prices)
     if as_json:
         click.echo(json.dumps(asdict(found), indent=1))
     else:
         show("\n".join(_lines(found)))
-    return ExitCode.OK
+    return verdict_code(examined)
 
 
 def _lines(found: "Bill") -> list[str]:

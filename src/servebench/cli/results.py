@@ -97,10 +97,10 @@ def table(
         examined = examine(run, executor)
         if dialect is not None or dialects:
             click.echo(_in_dialect(examined, None if dialects else dialect, form), nl=False)
-            return _code(examined)
+            return verdict_code(examined)
         found = percentile_table(examined.run, columns, all_quantiles=all_quantiles, warmup=warmup)
     click.echo(_rendered(found, form, every=all_metrics), nl=False)
-    return _code(examined)
+    return verdict_code(examined)
 
 
 @command(
@@ -141,7 +141,7 @@ def _one_report(run: Path, out: Path | None, assets: Path | None) -> tuple[Path,
         examined = examine(run, executor)
         write_outputs(run, examined.digest)
         write_page(path, *report_page(examined), assets=assets)
-    return path, _code(examined)
+    return path, verdict_code(examined)
 
 
 def _several_reports(runs: tuple[Path, ...], out: Path | None, assets: Path | None) -> tuple[Path, int]:
@@ -151,7 +151,7 @@ def _several_reports(runs: tuple[Path, ...], out: Path | None, assets: Path | No
     path = _in_a_folder(out or Path("runs.html"))
     examined = [(run, examine(run)) for run in runs]
     write_page(path, *several_page(examined), assets=assets)
-    return path, max(_code(one, str(run)) for run, one in examined)
+    return path, max(verdict_code(one, str(run)) for run, one in examined)
 
 
 def _in_a_folder(path: Path) -> Path:
@@ -219,7 +219,7 @@ def _rendered(table: "Table", form: str, *, every: bool) -> str:
     return fitted(render.as_text(table, every=every, columns=columns), columns)
 
 
-def _code(examined: "Examined", name: str | None = None) -> int:
+def verdict_code(examined: "Examined", name: str | None = None) -> int:
     """Return the exit code of a command that shows a run, after saying on stderr why its numbers must not be used.
 
     `name`: which of several runs it is.
