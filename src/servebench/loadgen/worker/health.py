@@ -255,7 +255,7 @@ class HealthMonitor:
 
 
 def idle_level_ns(lags: "array[int]") -> int | None:
-    """Return the p99 of the calmest second among the latenesses of ticks, None where they are fewer than a fifth of one.
+    """Return the p99 of the calmest second of latenesses of ticks, None where they are less than a fifth of one.
 
     Just before a run its worker loads prompts and plans, which stalls its own hub for 100 ms and more. With that in the
     idle level, stalls as long would pass for normal in the run.
