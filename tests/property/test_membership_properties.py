@@ -7,10 +7,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from servebench.core.units import NS_PER_MS
-from servebench.loadgen.membership import DECIDE_AHEAD_NS, LEASE_NS, RUN_START, Change, Membership, owned
+from servebench.loadgen.membership import DECIDE_AHEAD_NS, LEASE_NS, RUN_START, Change, Membership, owned, share_of
 
 STEP_NS = 50 * NS_PER_MS
 NAMES = ("a", "b", "c", "d")
+USERS = 7
 
 histories = st.lists(
     st.tuples(st.integers(-(10**9), 10**10), st.sets(st.sampled_from(NAMES), min_size=1)), min_size=1, max_size=6
@@ -25,6 +26,8 @@ def test_every_seq_has_exactly_one_owner_for_any_history(history: list[tuple[int
     seqs = np.arange(len(times_ns), dtype=np.int64)
     shares = [owned(changes, name, seqs, times_ns) for name in NAMES]
     assert np.array_equal(np.sum(shares, axis=0), np.ones(len(seqs)))
+    for at_ns in times:
+        assert sum(share_of(changes, name, USERS, at_ns) for name in NAMES) == USERS
 
 
 @dataclass
@@ -36,6 +39,10 @@ class Worker:
     until_ns: int = RUN_START
     cursor: int = 0
     sent: list[int] = field(default_factory=list)
+
+    def users(self, now_ns: int) -> int:
+        """How many closed users may begin a request here now: none without a lease."""
+        return share_of(self.changes, self.name, USERS, now_ns) if now_ns <= self.until_ns else 0
 
     def decide(self, now_ns: int, times: "np.ndarray[tuple[int], np.dtype[np.int64]]") -> None:
         end = int(np.searchsorted(times, min(now_ns + DECIDE_AHEAD_NS, self.until_ns), side="right"))
@@ -72,6 +79,10 @@ def test_no_seq_is_sent_twice_and_none_is_skipped_by_a_worker_that_lives(
             table.update(NAMES, now)
         for name in sorted(set(NAMES) - still):
             workers[name].decide(now, times)
+        sharing = sum(worker.users(now) for worker in workers.values())
+        assert sharing <= USERS, "more closed users than there are"
+        if not cuts and not stalls and now > 0:
+            assert sharing == USERS or set(table.current) != set(NAMES)
     sent = sorted(seq for worker in workers.values() for seq in worker.sent)
     assert len(sent) == len(set(sent)), "sent twice"
     if not cuts:

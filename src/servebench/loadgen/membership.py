@@ -53,6 +53,18 @@ def owned(
     return mine
 
 
+def share_of(changes: Sequence[Change], me: str, count: int, at_ns: int) -> int:
+    """Return how many of `count` users are `me`'s at an instant; the first members have what is left over.
+
+    0 before the first change and for a worker that is no member. Like `owned`, it holds for whoever has a lease.
+    """
+    members = next((change.members for change in reversed(changes) if change.from_ns <= at_ns), ())
+    if me not in members:
+        return 0
+    each, rest = divmod(count, len(members))
+    return each + (members.index(me) < rest)
+
+
 @dataclass(slots=True)
 class _Grant:
     heard_ns: int

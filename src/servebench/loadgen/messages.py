@@ -73,7 +73,7 @@ class Arm(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class MembersFrom(msgspec.Struct, frozen=True, kw_only=True):
-    """From `from_ns` on, seq k belongs to worker_ids[k % len(worker_ids)]."""
+    """From `from_ns` on, seq k belongs to worker_ids[k % len(worker_ids)]; closed users are shared among them."""
 
     from_ns: int
     worker_ids: tuple[str, ...]
@@ -111,13 +111,6 @@ class SeqBlock(msgspec.Struct, frozen=True, kw_only=True):
 
     run_id: str
     first: int
-    count: int
-
-
-class Users(msgspec.Struct, frozen=True, kw_only=True):
-    """Master: have this many closed users from now on."""
-
-    run_id: str
     count: int
 
 

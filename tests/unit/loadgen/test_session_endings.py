@@ -19,10 +19,24 @@ import pytest
 from servebench.core.units import NS_PER_S
 from servebench.inquiry.secrets import Secrets
 from servebench.loadgen.master.interactive import interactive_workload
-from servebench.loadgen.messages import Arm, Closed, NeedSeqs, PartAck, PartPiece, Prepare, Status, Stop, WorkerFault
+from servebench.loadgen.membership import RUN_START
+from servebench.loadgen.messages import (
+    Arm,
+    Closed,
+    Lease,
+    MembersFrom,
+    NeedSeqs,
+    PartAck,
+    PartPiece,
+    Prepare,
+    Status,
+    Stop,
+    WorkerFault,
+)
 from servebench.loadgen.worker.counting import AnswerCounter
 from servebench.loadgen.worker.health import HubTicker
 from servebench.loadgen.worker.memory import settle_memory
+from servebench.loadgen.worker.permit import NEVER_NS
 from servebench.loadgen.worker.session import WorkerSession
 from servebench.loadgen.worker.setup import WorkerSetup
 from servebench.workload.codec import encode_workload
@@ -108,6 +122,8 @@ def session_of(
 
 def arm(session: WorkerSession) -> None:
     session.arm(Arm(run_id=RUN_ID, epoch_monotonic_ns=time.monotonic_ns(), epoch_unix_ns=time.time_ns()))
+    members = (MembersFrom(from_ns=RUN_START, worker_ids=("id-0",)),)
+    session.lease(Lease(run_id=RUN_ID, valid_until_ns=NEVER_NS, members=members))
 
 
 def closed_load(users: int) -> Workload:
@@ -141,7 +157,6 @@ def test_a_stop_without_drain_ends_closed_load_that_waits_for_answers(tmp_path: 
     session = session_of(tmp_path, silent_server, closed_load(users=3), outbox)
     arm(session)
     session.add_block(0, 3)
-    session.set_users(3)
     with gevent.Timeout(LIMIT_S):
         while not any(isinstance(m, Status) and m.totals.inflight == 3 for m in outbox.sent):
             gevent.sleep(0.01)
@@ -189,7 +204,6 @@ def test_a_request_that_waits_for_its_retry_ends_with_the_stop_and_has_a_row_tha
     session = session_of(tmp_path, busy_server, load, outbox)
     arm(session)
     session.add_block(0, 3)
-    session.set_users(3)
     told = tmp_path / RUN_ID
     with gevent.Timeout(LIMIT_S):
         while not any(isinstance(m, Status) and m.totals.inflight == 3 for m in outbox.sent):
@@ -248,7 +262,6 @@ def test_a_worker_that_is_told_to_go_stays_until_its_parts_have_arrived(
     session = session_of(tmp_path, silent_server, closed_load(users=1), outbox, collect="master", send=send)
     arm(session)
     session.add_block(0, 1)
-    session.set_users(1)
     with gevent.Timeout(LIMIT_S):
         while not any(isinstance(m, Status) and m.totals.inflight == 1 for m in outbox.sent):
             gevent.sleep(0.01)

@@ -33,7 +33,6 @@ from servebench.loadgen.messages import (
     Status,
     Step,
     Stop,
-    Users,
     WorkerFault,
 )
 from servebench.loadgen.runclock import RunClock
@@ -240,7 +239,6 @@ class Coordinator:
             self._send_arm(worker_id, self._clock)
         send_leases(self.run_id, self._roster, self._table, self._clock, spread=False)
         self._note_members(self._table)
-        self._share_users(self._table)
         self._state = "running"
         self._chronicle.tell("marker", "armed", self._clock.now_ns(), data={"workers": len(self._roster.live())})
 
@@ -299,7 +297,6 @@ class Coordinator:
             self._chronicle.tell("join", f"worker {worker} joined", clock.now_ns(), worker=worker, aloud=True)
         if lost or joined:
             self._note_members(table)
-            self._share_users(table)
 
     def _note_lost(self, worker_id: str, why: str) -> None:
         state = self._roster.workers[worker_id]
@@ -321,15 +318,6 @@ class Coordinator:
         self._runbook.members(from_ns, names)
         text = f"{len(names)} workers share the load" if len(names) != 1 else "1 worker takes the load"
         self._chronicle.tell("members", text, from_ns, data={"workers": names})
-
-    def _share_users(self, table: Membership) -> None:
-        """Spread the closed users over the members; the first ones take what is left over."""
-        users, members = self._order.users, table.current
-        if users is None or not members:
-            return
-        each, rest = divmod(users, len(members))
-        for index, worker_id in enumerate(members):
-            self._roster.send(Users(run_id=self.run_id, count=each + (index < rest)), [worker_id])
 
     def _close_workers(self) -> None:
         if self._stop is not None and self._stop_ns is None and self._clock is not None:

@@ -16,12 +16,13 @@ class StopOrder:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Order:
-    """What the run is to do. `schedule_hash` and `duration_ns` are None for runs without schedule."""
+    """What the run is to do. `schedule_hash` and `duration_ns` are None for runs without schedule.
+
+    `total`: requests of closed load in all, None until its duration ends.
+    """
 
     prepare: Prepare
     schedule_hash: str | None
     duration_ns: int | None
     drain_ns: int
-    users: int | None = None
     total: int | None = None
-    """Closed load: users over all workers, and requests in all (None = until the duration ends)."""

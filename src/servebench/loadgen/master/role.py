@@ -245,7 +245,6 @@ class MasterRole:
             schedule_hash=manifest.schedule_hash,
             duration_ns=workload.duration_ns if schedule is not None else closed.duration_ns if closed else None,
             drain_ns=settings.drain_ns,
-            users=closed.users if closed else None,
             total=closed.total if closed else None,
         )
         runbook = Runbook(folder.root, manifest, schedule, closed)

@@ -1,5 +1,10 @@
 """Know closed load: virtual users who each send the next request some time after the answer to the one before.
 
+Each worker has its share of the users by the membership table, as it has its share of a schedule, and begins requests
+under a lease only: so those who may begin are never more than there should be users, whoever comes, goes or is not
+heard for a while. A user who is one too many ends with the request that is open. One thing goes before that: seqs in
+a worker's store can be sent by nobody else, so one user stays for them.
+
 Where the workload has conversations, a user lives through one after the other: the pause between turns is the
 conversation's, the one before the next conversation is the user's own.
 """
@@ -13,6 +18,7 @@ from gevent.event import Event
 from servebench.core.outcomes import Outcome
 from servebench.core.records import Answer, Ask
 from servebench.core.units import NS_PER_MS
+from servebench.loadgen.membership import share_of
 from servebench.loadgen.runclock import RunClock
 from servebench.loadgen.worker.permit import Permit, SeqPool
 from servebench.workload.draw import Drawer
@@ -23,7 +29,7 @@ BACK_OFF_NS = 300 * NS_PER_MS
 
 
 class ClosedUsers:
-    """The users of one worker. `run` is their master greenlet; `set_users` may be called at any time by the handler.
+    """The users of the worker `me`. `run` is their master greenlet.
 
     `converse` begins a conversation (a single request without `talk`): what it returns sends the next turn and returns
     the answer. What that raises goes to `on_failure`, and this worker's load ends.
@@ -32,6 +38,7 @@ class ClosedUsers:
     def __init__(  # noqa: PLR0913 - its collaborators
         self,
         *,
+        me: str,
         closed: Closed,
         drawer: Drawer,
         rng: np.random.Generator,
@@ -42,10 +49,9 @@ class ClosedUsers:
         converse: Callable[[], Callable[[Ask], Answer]],
         on_failure: Callable[[BaseException], None],
     ) -> None:
-        self._closed, self._drawer, self._rng, self._seqs = closed, drawer, rng, seqs
+        self._me, self._closed, self._drawer, self._rng, self._seqs = me, closed, drawer, rng, seqs
         self._clock, self._permit = clock, permit
         self._talk, self._converse, self._on_failure = talk, converse, on_failure
-        self._wanted = 0
         self._users = 0
         self._retired = 0
         self._changed = Event()
@@ -53,11 +59,6 @@ class ClosedUsers:
 
     def wake(self) -> None:
         """Look at the permit again; any greenlet."""
-        self._changed.set()
-
-    def set_users(self, count: int) -> None:
-        """Have this many users from now on: new ones begin at once, surplus ones end after their request."""
-        self._wanted = count
         self._changed.set()
 
     def run(self) -> None:
@@ -70,12 +71,20 @@ class ClosedUsers:
             self._changed.wait(0.2)
             self._changed.clear()
 
-    def _over(self) -> bool:
-        return self._ended or self._seqs.used_up or self._clock.now_ns() >= self._permit.stop_ns
+    def _over(self, held: int = 0) -> bool:
+        used_up = self._seqs.used_up and not held
+        return self._ended or used_up or self._clock.now_ns() >= self._permit.stop_ns
 
-    def _places(self) -> int:
-        """Return how many users to have: one more than none while seqs that only this worker can send are in store."""
-        return max(self._wanted, 1) if self._closed.total is not None and len(self._seqs) else self._wanted
+    def _share(self) -> int:
+        return share_of(self._permit.changes, self._me, self._closed.users, self._clock.now_ns())
+
+    def _places(self, held: int = 0) -> int:
+        """Return how many users to have: one more than none while seqs that only this worker can send are here.
+
+        `held` of them are not in store but in a user's hand.
+        """
+        stored = self._closed.total is not None and len(self._seqs) + held > 0
+        return max(self._share(), 1) if stored else self._share()
 
     def _user(self) -> None:
         try:
@@ -92,9 +101,12 @@ class ClosedUsers:
         while self._is_wanted():
             perform, first, turn = self._converse(), None, 0
             while self._is_wanted():
-                seq = self._seqs.take(ahead=min(16, self._wanted))
+                seq = self._seqs.take(ahead=min(16, self._share()))
                 if seq is None:
                     self._ended = True
+                    return
+                if not self._is_wanted(held=1):  # much may have happened while the master's answer was on its way
+                    self._seqs.put_back(seq)
                     return
                 first = seq if first is None else first
                 ask = self._drawer.closed_ask(self._closed, seq, session=first, turn=turn)
@@ -106,8 +118,10 @@ class ClosedUsers:
                 if ends:
                     break
 
-    def _is_wanted(self) -> bool:
-        return self._users <= self._places() and not self._over()
+    def _is_wanted(self, held: int = 0) -> bool:
+        """Wait for a lease; say whether this user is not one too many under it."""
+        leased = self._permit.await_lease(self._clock.epoch_monotonic_ns)
+        return leased and self._users <= self._places(held) and not self._over(held)
 
     def _turns(self, first: int) -> int:
         """Return how many turns the conversation has that begins with a request."""

@@ -57,7 +57,9 @@ class Conversations:
             ask = planned
             if number:
                 ask = planned._replace(intended_ns=end_ns + (planned.think_ns or 0))
-                if not self.permit.sleep_until(ask.intended_ns or 0, self.clock.epoch_monotonic_ns):
+                epoch_ns = self.clock.epoch_monotonic_ns
+                due = self.permit.sleep_until(ask.intended_ns or 0, epoch_ns)
+                if not (due and self.permit.await_lease(epoch_ns)):
                     self._give_up(asks[number:], Outcome.CANCELLED, "run_stopped")
                     return
                 body = self.requester.render(ask, history.said)

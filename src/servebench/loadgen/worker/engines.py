@@ -111,6 +111,7 @@ def _closed(parts: EngineParts) -> Engine:
         return perform
 
     return ClosedUsers(
+        me=parts.worker_id,
         closed=closed,
         drawer=Drawer(parts.workload, parts.prompts),
         rng=parts.rng,

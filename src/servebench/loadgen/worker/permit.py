@@ -38,6 +38,17 @@ class Permit:
         self.stopping.set()
         self.signal()
 
+    def await_lease(self, epoch_monotonic_ns: int) -> bool:
+        """Wait until requests may begin; False when the run stops first. Blocks the calling greenlet.
+
+        Without a lease another worker may have this one's share, or nobody may: the master is not heard.
+        """
+        while (now_ns := time.monotonic_ns() - epoch_monotonic_ns) > self.valid_until_ns:
+            if now_ns >= self.stop_ns:
+                return False
+            self.changed.wait(0.2)
+        return True
+
     def sleep_until(self, due_ns: int, epoch_monotonic_ns: int) -> bool:
         """Wait for a time of the run clock; False when the run stops before it. Blocks the calling greenlet.
 
@@ -95,6 +106,10 @@ class SeqPool:
             if self._exhausted or self._permit.stopping.is_set():
                 return None
             self._permit.changed.wait(0.2)
+
+    def put_back(self, seq: int) -> None:
+        """Return a seq that was not sent after all; it is the next one again."""
+        self._seqs.appendleft(seq)
 
     def _may_ask(self) -> bool:
         """Whether no answer is on its way, or it has been for so long that it must be lost."""

@@ -28,7 +28,6 @@ from servebench.loadgen.messages import (
     SeqBlock,
     Step,
     Stop,
-    Users,
     WorkerFault,
 )
 from servebench.loadgen.runclock import boot_id
@@ -73,7 +72,6 @@ class WorkerRole:
         channel.on(Arm, lambda m: self._of(m.run_id).arm(m))
         channel.on(Lease, self._on_lease)
         channel.on(SeqBlock, lambda m: self._of(m.run_id).add_block(m.first, m.count))
-        channel.on(Users, lambda m: self._of(m.run_id).set_users(m.count))
         channel.on(Step, lambda m: self._of(m.run_id).step(m))
         channel.on(Stop, lambda m: self._of(m.run_id).stop(m))
         channel.on(CancelNow, lambda m: self._of(m.run_id).cancel_now())

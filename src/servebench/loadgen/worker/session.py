@@ -30,7 +30,6 @@ from servebench.loadgen.runclock import RunClock
 from servebench.loadgen.span_recorder import SpanRecorder
 from servebench.loadgen.worker.accepting import AnswerChecker
 from servebench.loadgen.worker.clock_sync import ClockLog
-from servebench.loadgen.worker.closed_users import ClosedUsers
 from servebench.loadgen.worker.collect import PartSender, make_delivery, sees_masters_folder
 from servebench.loadgen.worker.drain import CANCEL_LIMIT_S, wait_for_all
 from servebench.loadgen.worker.engines import Engine, EngineParts, make_engine, mean_gaps_ns
@@ -227,11 +226,6 @@ class WorkerSession:
         """Mark later requests with a new step."""
         if isinstance(self._engine, TokenDispatcher):
             self._engine.step = message.index
-
-    def set_users(self, count: int) -> None:
-        """Have this many closed users."""
-        if isinstance(self._engine, ClosedUsers):
-            self._engine.set_users(count)
 
     def rate_changed(self) -> None:
         """Follow the tokens' new rate now."""

@@ -64,6 +64,11 @@ class TokenDispatcher:
                     need -= rate_per_ns * (now_ns - last_ns)
                     last_ns = now_ns
                     continue
+                if due_ns > self._permit.valid_until_ns:
+                    # Nothing is offered without a lease, and nothing is made up for: the gap begins anew.
+                    self._permit.await_lease(self._clock.epoch_monotonic_ns)
+                    last_ns = max(last_ns, self._clock.now_ns())
+                    continue
                 last_ns, need = due_ns, next(self._unit_gaps)
                 if due_ns < self._permit.stop_ns:
                     self._hand_over(prepared, due_ns)
