@@ -239,7 +239,7 @@ def _assembled(
         measured=flags(table, "measured"),
         spoiled=np.concatenate([np.zeros(0, bool), *reading.spoiled])[order],
         late=flags(table, "late"),
-        steps=step_times(folder, manifest.run_id, table, REQUEST_FORMULAS["e2e"](columns)),
+        steps=step_times(folder, manifest.run_id, (seq, attempt), REQUEST_FORMULAS["e2e"](columns)),
         shards=tuple(
             Shard(path=f"{PARTS}/{path.name}", rows=size, sha256=digest)
             for (path, digest), size in zip(reading.parts, sizes, strict=True)

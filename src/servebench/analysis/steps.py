@@ -8,12 +8,10 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
-import pyarrow as pa
 
-from servebench.analysis.columns import words
 from servebench.analysis.spans import FOLDER, OTHER, Span, own_times
 from servebench.metrics import METRIC_BY_NAME, Metric
-from servebench.metrics.columns import FloatArray
+from servebench.metrics.columns import FloatArray, IntArray
 from servebench.shards.reader import read_parts
 from servebench.shards.span_schema import SPAN_SCHEMA, WHOLE
 
@@ -21,18 +19,23 @@ PREFIX = "step:"
 _COLUMNS = ("worker", "answer_id", "number", "parent", "span", "start_ns", "end_ns", "request_id")
 
 
-def step_times(folder: Path, run_id: str, requests: pa.Table, spent_ns: FloatArray) -> dict[str, FloatArray]:
+def step_times(
+    folder: Path, run_id: str, rows: tuple[IntArray, IntArray], spent_ns: FloatArray
+) -> dict[str, FloatArray]:
     """Return the own time of each step by name, ns, one element a row of `requests`; NaN where the answer lacks it.
 
-    `spent_ns` is from sent to end, NaN for what does not count. Longest steps first, `other` last; empty where the run
-    recorded none. Damaged parts are left out: `faults_beside` names them.
+    `rows` are seq and attempt of each row, which its X-Request-Id ends in. `spent_ns` is from sent to end, NaN for what
+    does not count. Longest steps first, `other` last; empty where the run recorded none. Damaged parts are left out:
+    `faults_beside` names them.
     """
     if not (folder / FOLDER).is_dir():
         return {}
-    place = {request_id: row for row, request_id in enumerate(words(requests, "request_id").tolist())}
+    place = {
+        f"{seq}-{attempt}": row for row, (seq, attempt) in enumerate(zip(*map(np.ndarray.tolist, rows), strict=True))
+    }
     found: defaultdict[str, FloatArray] = defaultdict(lambda: np.full(len(spent_ns), np.nan))
     for request_id, own in _own_times(folder, run_id):
-        row = place.get(request_id)
+        row = place.get(request_id.partition("-")[2])
         if row is None or np.isnan(spent_ns[row]):
             continue
         for name, ns in own.items():
