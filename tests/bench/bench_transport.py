@@ -114,6 +114,7 @@ def client(port: int, streams: int, tokens: int, out: Path, *, watch: bool, stal
     import gevent
 
     from servebench.core.target import parse_target
+    from servebench.loadgen.loop_turn import STARTS_PER_TURN, let_loop_run
     from servebench.loadgen.transport.client import Client
     from servebench.loadgen.transport.exchange import Exchange
     from servebench.loadgen.worker.memory import settle_memory
@@ -135,7 +136,11 @@ def client(port: int, streams: int, tokens: int, out: Path, *, watch: bool, stal
     watchers = [gevent.spawn(watch_hub, lags)] if watch else []
     stallers = [gevent.spawn(stall_hub, random.Random(7))] if stalls else []
     before = time.process_time()
-    tasks = [gevent.spawn(transport.perform, body, f"f-{number}", None) for number in range(streams)]
+    tasks = []
+    for number in range(streams):
+        tasks.append(gevent.spawn(transport.perform, body, f"f-{number}", None))
+        if not len(tasks) % STARTS_PER_TURN:
+            let_loop_run()
     gevent.joinall(tasks, raise_error=True)
     cpu_s = time.process_time() - before
     gevent.killall([*watchers, *stallers])

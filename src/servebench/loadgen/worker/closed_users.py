@@ -18,6 +18,7 @@ from gevent.event import Event
 from servebench.core.outcomes import Outcome
 from servebench.core.records import Answer, Ask
 from servebench.core.units import NS_PER_MS
+from servebench.loadgen.loop_turn import STARTS_PER_TURN, let_loop_run
 from servebench.loadgen.membership import share_of
 from servebench.loadgen.runclock import RunClock
 from servebench.loadgen.worker.permit import Permit, SeqPool
@@ -68,6 +69,8 @@ class ClosedUsers:
             while self._users + self._retired < self._places() and not self._over():
                 self._users += 1
                 gevent.spawn(self._user)
+                if self._users % STARTS_PER_TURN == 0:
+                    let_loop_run()
             self._changed.wait(0.2)
             self._changed.clear()
 
