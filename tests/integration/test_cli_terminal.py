@@ -24,11 +24,15 @@ HIDE, SHOW = b"\x1b[?25l", b"\x1b[?25h"
 
 
 def on_terminal(
-    folder: Path, *arguments: str, stop: Callable[[bytes], bool] = lambda _seen: False, **environ: str
+    folder: Path,
+    *arguments: str,
+    stop: Callable[[bytes], bool] = lambda _seen: False,
+    number: signal.Signals = signal.SIGINT,
+    **environ: str,
 ) -> tuple[bytes, int]:
     """Run a command whose stderr is a terminal of 80 x 24; returns what it wrote there, and its exit code.
 
-    It gets one SIGINT as soon as `stop` holds for what was seen.
+    It gets one signal as soon as `stop` holds for what was seen.
     """
     main, side = pty.openpty()
     fcntl.ioctl(side, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
@@ -55,7 +59,7 @@ def on_terminal(
                 seen += data
             if not stopped and stop(seen):
                 stopped = True
-                process.send_signal(signal.SIGINT)
+                process.send_signal(number)
         return seen, process.wait(30)
     finally:
         process.kill()
@@ -85,9 +89,12 @@ def test_the_live_screen_is_drawn_and_the_cursor_comes_back(tmp_path: Path, url:
     assert max(len(line) for line in text.replace("\r", "\n").split("\n")) <= 80
 
 
-def test_the_cursor_comes_back_after_an_interrupted_run_too(tmp_path: Path, url: str) -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGQUIT])
+def test_the_cursor_comes_back_after_an_interrupted_run_too(tmp_path: Path, url: str, number: signal.Signals) -> None:
     arguments = ("run", "--url", url, "--rate", "10", "--duration", "10m", "--output-tokens", "8", "--workers", "1")
-    seen, code = on_terminal(tmp_path, *arguments, "--no-report", stop=lambda so_far: b"in flight" in so_far)
+    seen, code = on_terminal(
+        tmp_path, *arguments, "--no-report", stop=lambda so_far: b"in flight" in so_far, number=number
+    )
     assert code == 130
     assert b"Stopping: no new requests." in seen
     assert seen.rfind(SHOW) > seen.rfind(HIDE) >= 0
@@ -97,6 +104,12 @@ def test_no_color_leaves_the_screen_without_colours(tmp_path: Path, url: str) ->
     seen, _ = on_terminal(tmp_path, "run", "--url", url, *QUICK, "--no-report", NO_COLOR="1")
     assert b"TTFT" in seen
     assert re.findall(rb"\x1b\[[0-9;]*3[0-7]m", seen) == []
+
+
+def test_a_locale_of_c_gets_a_screen_in_ascii(tmp_path: Path, url: str) -> None:
+    seen, _ = on_terminal(tmp_path, "run", "--url", url, *QUICK, "--no-report", LANG="C", LC_ALL="", LC_CTYPE="")
+    assert b"####" in seen
+    assert seen.isascii()
 
 
 def test_a_dumb_terminal_gets_plain_lines(tmp_path: Path, url: str) -> None:

@@ -115,7 +115,8 @@ def server_line(server: ServerState) -> str:
     cache = UNDEFINED if server.kv_usage is None else f"{100 * server.kv_usage:.0f}"
     told = f"SERVER    running {_whole(server.running)}   waiting {_whole(server.waiting)}   KV cache {cache} %"
     age = UNDEFINED if server.age_s is None else f"{server.age_s:.0f}"
-    return f"{told:<55}{server.dialect} metrics, {age} s old"
+    whose = f"{server.dialect} metrics, {age} s old"
+    return f"{told}{whose:>{max(len(whose) + 2, 80 - len(told))}}"
 
 
 def objective_word(limit: Limit | None, quantiles: Quantiles, *, unicode: bool) -> str:
@@ -149,17 +150,22 @@ def _bars(status: Status, canvas: Canvas) -> list[str]:
     width = 29 if canvas.width >= 80 else 15
     lines = []
     if status.phase is not None:
-        share = _share(status.phase_t_s, status.phase_duration_s)
+        share = 1.0 if _all_sent(status) else _share(status.phase_t_s, status.phase_duration_s)
         which = ""
         if status.phase_index is not None and status.phase_count is not None:
             which = f" ({status.phase_index + 1} of {status.phase_count})"
         times = f"{minutes(status.phase_t_s)} of {minutes(status.phase_duration_s)}"
         drawn = bar(share, width, unicode=canvas.unicode)
         lines.append(f"phase  {drawn} {_percent(share)}  {status.phase}{which}, {times}")
-    share = _share(status.t_s, status.duration_s)
+    share = 1.0 if _all_sent(status) else _share(status.t_s, status.duration_s)
     drawn = bar(share, width, unicode=canvas.unicode)
     lines.append(f"run    {drawn} {_percent(share)}  {_remaining(status, canvas.now)}")
     return lines
+
+
+def _all_sent(status: Status) -> bool:
+    """Say whether a run is over that sent all it had; its last status may be from before its last phase ended."""
+    return status.state == "closed" and status.sent is not None and status.sent == status.planned_total
 
 
 def _remaining(status: Status, now: datetime) -> str:
@@ -204,8 +210,8 @@ def _latency(view: View, canvas: Canvas) -> list[str]:
         if not quantiles.n:
             lines.append(f"  {title:<11}{unit:<9}waiting for the first answer")
             continue
-        figures = f"{figure(quantiles.p50):>7}{figure(quantiles.p95):>7}"
-        figures += f"{figure(quantiles.max):>7}" if largest else ""
+        shown = (quantiles.p50, quantiles.p95, *([quantiles.max] if largest else []))
+        figures = "".join(f"{_narrow(value):>7}" for value in shown)
         goal = objective_word(view.limits.get(name), quantiles, unicode=canvas.unicode)
         lines.append(_with_spark(f"  {title:<11}{unit:<9}{figures}   {goal}", view, name, canvas))
     return lines
@@ -253,6 +259,13 @@ def _with_spark(line: str, view: View, name: str, canvas: Canvas) -> str:
         return line
     drawn = sparkline(view.series.get(name, ()), _SPARK, unicode=canvas.unicode)
     return f"{line:<{80 - _SPARK}}{drawn}"
+
+
+def _narrow(value: float | None) -> str:
+    """Return a figure of at most 6 cells: three digits below a hundredth would run into the column beside it."""
+    if value is None or not 0 < value < 0.01:
+        return figure(value)
+    return "<0.001" if value < 0.001 else f"{value:.4f}"
 
 
 def _short(value: float | None) -> str:

@@ -4,12 +4,13 @@ import signal
 from types import FrameType, TracebackType
 from typing import Any
 
-# SIGHUP is a closed terminal: children have sessions of their own and would run on without it.
-_ASKS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+# SIGHUP is a closed terminal: children have sessions of their own and would run on without it. SIGQUIT is Ctrl-\, which
+# would leave the terminal without its cursor.
+_ASKS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 
 
 class Stops:
-    """Counts SIGINT, SIGTERM and SIGHUP while it is entered; the handlers from before come back at the end."""
+    """Counts SIGINT, SIGTERM, SIGHUP and SIGQUIT while it is entered; the handlers from before come back at the end."""
 
     def __init__(self) -> None:
         self.count = 0

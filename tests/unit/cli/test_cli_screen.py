@@ -1,13 +1,16 @@
 """What the live screen shows, at which width."""
 
+import io
 from datetime import datetime, timedelta, timezone
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
+from rich.console import Console
 
 from servebench.cli.figures import UNDEFINED
+from servebench.cli.live import LiveDisplay
 from servebench.cli.screen import Canvas, Limit, View, limits_of, objective_word, screen_lines
 from servebench.cli.status import ClientState, Quantiles, ServerState, Status
 from servebench.workload.model import Objective
@@ -188,6 +191,43 @@ def test_the_engine_tells_its_queue_and_what_it_does_not_tell_is_a_dash() -> Non
     (line,) = [line for line in _lines(_view(server=silent)) if line.startswith("SERVER")]
     shown = f"SERVER running {UNDEFINED} waiting 0 KV cache {UNDEFINED} % triton metrics, {UNDEFINED} s old"
     assert " ".join(line.split()) == shown
+
+
+def test_a_long_name_of_a_server_leaves_room_for_how_old_its_page_is() -> None:
+    (line,) = [
+        line for line in _lines(_view(server=ServerState(dialect="servebench-sim", age_s=1.0))) if "SERVER" in line
+    ]
+    assert line.endswith("  servebench-sim metrics, 1 s old")
+    assert cell_len(line) <= 80
+
+
+def test_a_latency_below_a_microsecond_keeps_to_its_column() -> None:
+    tiny = Quantiles(n=9, p50=0.000995, p95=0.0012, max=7.22)
+    row = next(line for line in _lines(_view(chunk_gap_ms=tiny)) if line.startswith("  chunk gap"))
+    assert row.split()[3:6] == ["<0.001", "0.0012", "7.22"]
+
+
+def test_a_run_that_sent_all_it_had_is_done_to_the_last_percent() -> None:
+    bars = [line for line in _lines(_view(state="closed", sent=3460)) if line.startswith(("phase", "run"))]
+    assert ["100 %" in line for line in bars] == [True, True]
+    assert "68 %" in "\n".join(_lines(_view(state="closed")))
+
+
+@pytest.mark.parametrize("narrowed", [99, 80, 60, 40])
+def test_a_terminal_that_is_made_narrower_is_cleared_of_every_row_that_it_broke(narrowed: int) -> None:
+    file = io.StringIO()
+    console = Console(file=file, force_terminal=True, width=100, height=60)
+    display = LiveDisplay(console, _view(), lambda: NOW)
+    display.tick()
+    lines = _lines(_view(), 100)
+    file.truncate(0)
+    console.width = narrowed
+    display.event("resized")
+    # A terminal that reflows shows a line in as many rows as it needs; all but the last lie above the cursor.
+    rows = sum(-(-cell_len(line) // narrowed) for line in lines)
+    assert file.getvalue().count("\x1b[1A") == rows - 1
+    assert file.getvalue().count("\x1b[2K") == rows
+    display.close()
 
 
 def test_without_a_page_of_the_engine_there_is_no_line_for_it() -> None:
