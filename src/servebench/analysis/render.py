@@ -12,6 +12,7 @@ from servebench.analysis.steps import metric_named
 from servebench.analysis.table_rows import STATISTICS, TableRow
 from servebench.analysis.tables import Table
 from servebench.analysis.words import printable
+from servebench.metrics import METRIC_BY_NAME
 
 SHOWN: tuple[str, ...] = ("mean", "p50", "p95", "p99", "p999", "max")
 _SPARED: tuple[str, ...] = ("p999", "p99", "max", "p50")
@@ -56,7 +57,8 @@ def _cells(
     """Return the cells of a row; `shown` makes text of the run harmless where it goes."""
     unit, divisor = shown_unit(row)
     numbers = [None if (value := getattr(row, name)) is None else value / divisor for name in names]
-    return [shown(row.metric), unit, *map(shown, row.group), count(row.n), *map(significant, numbers)]
+    name = row.metric if row.metric in METRIC_BY_NAME else shown(row.metric)  # a step has the name a locustfile gave it
+    return [name, unit, *map(shown, row.group), count(row.n), *map(significant, numbers)]
 
 
 def _header(table: Table, names: Sequence[str] = SHOWN) -> list[str]:
