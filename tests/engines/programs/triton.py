@@ -1,7 +1,7 @@
 """Serve two models by NVIDIA Triton: `triton.py HTTP_PORT GRPC_PORT METRICS_PORT`.
 
-`toy` streams five pieces of text. `whole` answers in one piece, computes up to eight requests at once, and keeps its
-answers in Triton's response cache, which models that stream cannot have.
+`toy` streams five pieces of text and is loaded last. `whole` answers in one piece, computes up to eight requests at
+once, and keeps its answers in Triton's response cache, which models that stream cannot have.
 """
 
 import signal
@@ -46,8 +46,8 @@ def main() -> None:
     batcher = DynamicBatcher(max_queue_delay_microseconds=5_000)
     batching = ModelConfig(max_batch_size=BATCH, batcher=batcher, response_cache=True)
     with Triton(config=config) as server:
-        server.bind(model_name="toy", infer_func=pieces, config=ModelConfig(batching=False, decoupled=True), **tensors)
         server.bind(model_name="whole", infer_func=whole, config=batching, **tensors)
+        server.bind(model_name="toy", infer_func=pieces, config=ModelConfig(batching=False, decoupled=True), **tensors)
         server.run()
         signal.sigwait([signal.SIGTERM, signal.SIGINT])
 
