@@ -96,9 +96,8 @@ def test_tritons_response_cache_and_batches_are_read_as_the_server_counts_them(t
     assert float(told["requests a batch"]) == pytest.approx(computed / batches, rel=0.3)
     assert "answers from its cache" in (run / "report.html").read_text()
     parts = {part.name: round(part.ms, 1) for part in side.splits[0].parts}
-    print(
-        f"\ntriton: {len(answers)} of {prompts} prompts: {hits:.0f} hits, {computed:.0f} computed in {batches:.0f} batches"
-    )
+    counted = f"{hits:.0f} hits, {computed:.0f} computed in {batches:.0f} batches"
+    print(f"\ntriton: {len(answers)} answers of {prompts} prompts: {counted}")
     print(f"triton: report {told}, E2E client {client_ms:.1f} ms, server {server_ms:.1f} ms, parts {parts}")
 
 
