@@ -168,9 +168,10 @@ def _derived_all(manifest: Manifest, keys: RowKeys, missing: IntArray, conversat
 def _derived(manifest: Manifest, keys: RowKeys, turn: _Turn) -> _Blame:
     """Return whose turn a seq was by the membership at its intended time, and how far it got.
 
-    A lost worker had begun what was due before its last word (unflushed) and not what was due later; what was due
-    within a lease after that word may have begun. A later turn waits for the answer before it, so of a conversation
-    that was due it may never have begun. One that ended in order sent all it begun to disk, or says that not.
+    A lost worker had begun what it said so of (unflushed), which a slow one says of less than was due. What was due
+    later than a lease after its last word it had not; between the two it may have. A later turn waits for the answer
+    before it, so of a conversation that was due it may never have begun. One that ended in order sent all it begun to
+    disk, or says that not.
     """
     sharing = _sharing(manifest.members, turn.first)
     if sharing is not None and not sharing.workers:
@@ -181,10 +182,12 @@ def _derived(manifest: Manifest, keys: RowKeys, turn: _Turn) -> _Blame:
         return _Blame(owner, UNKNOWN, True)
     if record.state == "closed":
         kept = record.begun is None or record.rows is None or record.rows >= record.begun
-        return _Blame(owner, UNDISPATCHED if kept else UNFLUSHED, True)
-    if record.due_seq is None or record.last_heard_ns is None:
+        begun = not kept and (record.reached_seq is None or turn.first < record.reached_seq)
+        return _Blame(owner, UNFLUSHED if begun else UNDISPATCHED, True)
+    reached = record.due_seq if record.reached_seq is None else record.reached_seq
+    if reached is None or record.last_heard_ns is None:
         return _Blame(owner, UNKNOWN, True)
-    if turn.first < record.due_seq:
+    if turn.first < reached:
         return _Blame(owner, UNFLUSHED, turn.seq == turn.first)
     place = int(np.searchsorted(keys.seq, turn.first))
     before_ns = keys.intended_ns[place - 1] if place else -np.inf

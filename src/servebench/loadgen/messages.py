@@ -91,11 +91,15 @@ class Lease(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Alive(msgspec.Struct, frozen=True, kw_only=True):
-    """Worker, on each lease. `changes` = how many entries of the table it has."""
+    """Worker, on each lease. `changes` = how many entries of the table it has.
+
+    `reached`: the first seq of the plan that it has not dealt with; its own before that are handed over. 0: no plan.
+    """
 
     run_id: str
     worker_id: str
     changes: int = 0
+    reached: int = 0
 
 
 class NeedSeqs(msgspec.Struct, frozen=True, kw_only=True):
@@ -195,7 +199,7 @@ class Leaving(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Closed(msgspec.Struct, frozen=True, kw_only=True):
-    """Worker: everything it has is on disk. `begun` = seqs it dispatched.
+    """Worker: everything it has is on disk. `begun` = seqs it dispatched, `reached` as in its last answer to a lease.
 
     `first_measured_ns` is when it began its first measured request, `last_end_ns` when its last one ended.
     """
@@ -204,6 +208,7 @@ class Closed(msgspec.Struct, frozen=True, kw_only=True):
     worker_id: str
     begun: int
     rows: int
+    reached: int = 0
     first_measured_ns: int | None = None
     last_end_ns: int | None = None
 

@@ -46,7 +46,9 @@ class WorkerRecord(msgspec.Struct, kw_only=True):
     `offset_ns` is what was added to its monotonic clock to get the master's when the run was armed, right within
     +- `clock_bound_ns`; 0 and 0 = it has the master's clock. `rows` counts what is on disk, so fewer than `begun` means
     that some were not flushed. Of a lost worker, `last_heard_ns` is when the master heard its last message (run clock)
-    and `due_seq` the first seq of the plan that was due after that; None = never heard of, or no plan.
+    and `due_seq` the first seq of the plan that was due after that; None = never heard of, or no plan. `reached_seq` is
+    the first that it had not dealt with by its own last word: its seqs before that had begun, however late. None = no
+    plan, or recorded before there was this field.
     """
 
     worker: str
@@ -60,6 +62,7 @@ class WorkerRecord(msgspec.Struct, kw_only=True):
     rows: int | None = None
     last_heard_ns: int | None = None
     due_seq: int | None = None
+    reached_seq: int | None = None
     schedule_hash: str | None = None
 
 

@@ -57,6 +57,24 @@ def test_a_dead_workers_requests_before_its_last_word_are_unflushed_and_later_on
     )
 
 
+def test_what_a_slow_worker_had_not_come_to_by_its_last_word_is_not_called_begun() -> None:
+    # It was 4 s behind: seq 3 was handed over, 5 was next.
+    dead = worker("w1", "lost", last_heard_ns=9 * S + 100, due_seq=10, reached_seq=5)
+    books = account(manifest(worker("w0", "closed", begun=10, rows=10), dead), all_but({3, 5, 7, 9, 13}))
+    assert [(item.first, item.cause, item.certain) for item in books.lost] == [
+        (3, "unflushed", True),
+        (5, "undispatched", False),
+        (7, "undispatched", False),
+        (9, "undispatched", False),
+        (13, "undispatched", True),
+    ]
+
+
+def test_a_worker_that_lacks_rows_at_its_end_lacks_only_what_it_had_come_to() -> None:
+    books = account(manifest(worker("w0", "closed", begun=10, rows=9, reached_seq=10)), all_but({4, 15}))
+    assert [(item.first, item.cause) for item in books.lost] == [(4, "unflushed"), (15, "undispatched")]
+
+
 @pytest.mark.parametrize(("begun", "rows", "cause"), [(9, 9, "undispatched"), (10, 9, "unflushed")])
 def test_what_a_worker_that_ended_in_order_lacks_depends_on_what_it_says_is_on_disk(
     begun: int, rows: int, cause: str

@@ -159,7 +159,8 @@ class Coordinator:
 
     def on_alive(self, message: Alive) -> None:
         """Note that a worker answered its lease."""
-        self._roster.heard(message.worker_id).changes = message.changes
+        state = self._roster.heard(message.worker_id)
+        state.changes, state.reached = message.changes, message.reached
         if self._table is not None and self._clock is not None:
             self._table.heard(message.worker_id, self._clock.now_ns())
 
@@ -175,7 +176,8 @@ class Coordinator:
 
     def on_closed(self, message: Closed) -> None:
         """Note that a worker's rows are all on disk."""
-        self._roster.heard(message.worker_id).closed = message
+        state = self._roster.heard(message.worker_id)
+        state.closed, state.reached = message, message.reached
         if not self._ending:
             self._note_lost(message.worker_id, "left")
 

@@ -14,7 +14,8 @@ from servebench.loadgen.messages import Closed, Hello, Ready, Status
 class WorkerState:
     """One worker. `heard_ns` is its last message of any kind, on this process's monotonic clock.
 
-    `changes` = how many entries of the membership table it says it has.
+    `changes` = how many entries of the membership table it says it has, `reached` the first seq that it had not dealt
+    with when it last said.
     """
 
     hello: Hello
@@ -25,6 +26,7 @@ class WorkerState:
     leaving: bool = False
     heard_ns: int = 0
     changes: int = 0
+    reached: int = 0
 
     @property
     def live(self) -> bool:

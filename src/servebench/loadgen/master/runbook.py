@@ -172,6 +172,7 @@ class Runbook:
             rows=closed.rows if closed is not None else None,
             last_heard_ns=heard_ns if closed is None else None,
             due_seq=due if closed is None else None,
+            reached_seq=worker.reached if self._schedule is not None and ready is not None else None,
             schedule_hash=ready.schedule_hash if ready is not None else None,
         )
 

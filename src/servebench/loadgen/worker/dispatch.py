@@ -39,6 +39,8 @@ class PlanDispatcher:
         self._render, self._launch = render, launch
         self._timer = TimerFd(next_due)
         self._ended = False
+        self.reached = 0
+        """First seq that is not dealt with: each one before it was somebody else's, or is handed over."""
 
     def wake(self) -> None:
         """Look at the permit again now; any greenlet."""
@@ -54,8 +56,9 @@ class PlanDispatcher:
                 end = int(np.searchsorted(due, min(soon, permit.valid_until_ns, permit.stop_ns - 1), side="right"))
                 if end > cursor:
                     for seq in self._mine(cursor, end):
+                        self.reached = seq
                         self._dispatch(seq)
-                    cursor = end
+                    self.reached = cursor = end
                 elif due[cursor] > soon:
                     self._sleep_until(int(due[cursor]) - DECIDE_AHEAD_NS)
                 else:

@@ -31,6 +31,7 @@ from servebench.loadgen.span_recorder import SpanRecorder
 from servebench.loadgen.worker.accepting import AnswerChecker
 from servebench.loadgen.worker.clock_sync import ClockLog
 from servebench.loadgen.worker.collect import PartSender, make_delivery, sees_masters_folder
+from servebench.loadgen.worker.dispatch import PlanDispatcher
 from servebench.loadgen.worker.drain import CANCEL_LIMIT_S, wait_for_all
 from servebench.loadgen.worker.engines import Engine, EngineParts, make_engine, mean_gaps_ns
 from servebench.loadgen.worker.health import HealthGauges, HealthMonitor
@@ -101,6 +102,11 @@ class WorkerSession:
     def schedule_hash(self) -> str | None:
         """Hash of the schedule this worker planned; None for tokens."""
         return self._schedule.schedule_hash if self._schedule is not None else None
+
+    @property
+    def reached(self) -> int:
+        """First seq of the plan that this worker has not dealt with; 0 before the run and without plan."""
+        return self._engine.reached if isinstance(self._engine, PlanDispatcher) else 0
 
     # Message handlers: none blocks.
 
@@ -316,6 +322,7 @@ class WorkerSession:
             worker_id=self._setup.worker_id,
             begun=live.dispatched,
             rows=rows,
+            reached=self.reached,
             first_measured_ns=live.first_measured_ns,
             last_end_ns=last_ns - clock.epoch_monotonic_ns if last_ns is not None and clock is not None else None,
         )
