@@ -86,6 +86,8 @@ def test_a_boundary_holds_or_breaks_with_the_whole_interval(tmp_path: Path, text
     found = compared(*sides(tmp_path, 0.8), boundaries=(parse_boundary(text),))
     assert (found.boundaries[0][0].text, found.boundaries[0][1]) == (text, state)
     assert found.acceptance == {"holds": "ACCEPTED", "broken": "REJECTED"}[state]
+    words = f"({text} broken)"
+    assert (words in headline(found)) is (state == "broken")
 
 
 def test_quality_must_not_drop_even_when_nobody_says_so(tmp_path: Path) -> None:

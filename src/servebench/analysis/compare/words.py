@@ -21,7 +21,9 @@ def headline(found: Comparison) -> str:
         return f"! not compared: {names} differs"
     if len(found.pairing.pairs) < LEAST_PAIRS:
         return "? no verdict: fewer than 3 pairs show no difference that can be told from the flicker between runs"
-    text = f"{_GLYPHS[found.acceptance]} B {found.acceptance}"
+    broken = ", ".join(boundary.text for boundary, state in found.boundaries if state == "broken")
+    why = f" ({broken} broken)" if broken else ""
+    text = f"{_GLYPHS[found.acceptance]} B {found.acceptance}{why}"
     line = found.find(found.primary)
     return text if line is None else f"{text}: {line.wanted.title} {_moves(line)}"
 
