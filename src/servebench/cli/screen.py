@@ -239,7 +239,7 @@ def _last_line(view: View) -> str:
     if view.stopping:
         return "Ctrl-C again: stop now; open requests become cancelled."
     flying = view.status.inflight
-    what = "open requests" if flying is None else f"{flying:,} requests"
+    what = "open requests" if flying is None else f"{flying:,} request{'s' if flying != 1 else ''}"
     return f"Ctrl-C: stop sending, let {what} finish ({view.drain_s:g} s at most), write the report."
 
 

@@ -121,6 +121,7 @@ def test_before_the_load_only_the_workers_are_shown() -> None:
 def test_the_last_line_says_what_ctrl_c_does_now() -> None:
     view = _view()
     assert _lines(view)[-1].startswith("Ctrl-C: stop sending")
+    assert "let 1 request finish" in _lines(_view(inflight=1))[-1]
     view.stopping = True
     assert _lines(view)[-1].startswith("Ctrl-C again: stop now")
     view.take(_status(state="closed", phase=None))

@@ -250,11 +250,12 @@
     parts.facts.replaceChildren(...words.map((w) => make(null, "span", {}, w)));
   }
   function banner(run) {
-    const c = run.client || {}, why = [];
-    // One bad second may be the machine's; two of the last three are the client's.
-    const often = (name, limit) => points.slice(-3).filter((p) => p[columns.indexOf(name)] > limit).length >= 2;
-    if (often("cpu", CPU_LIMIT)) why.push(`CPU of a worker ${figure(100 * c.cpu)} %`);
-    if (often("hub_lag", LAG_LIMIT_MS)) why.push(`hub lag p99 ${figure(c.hub_lag_ms_p99)} ms`);
+    const why = [];
+    // One bad second may be the machine's; two of the last three are the client's. What is told is the worst of them.
+    const lately = (name) => points.slice(-3).map((p) => p[columns.indexOf(name)]);
+    const often = (name, limit) => lately(name).filter((value) => value > limit).length >= 2;
+    if (often("cpu", CPU_LIMIT)) why.push(`CPU of a worker ${measure(100 * Math.max(...lately("cpu")))} %`);
+    if (often("hub_lag", LAG_LIMIT_MS)) why.push(`hub lag p99 ${measure(Math.max(...lately("hub_lag")))} ms`);
     const on = run.state === "running" && why.length > 0;
     parts.banner.hidden = !on;
     const text = on ? `! The client is the bottleneck: ${why.join(", ")}. Add workers; latency of these seconds is not the server's.` : "";
