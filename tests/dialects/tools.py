@@ -97,6 +97,28 @@ def _read_vllm(folder: Path) -> Numbers:
     return latency | {key: {"value": found[word]} for key, word in rates.items()}
 
 
+def _sglang(url: str, folder: Path) -> list[str]:
+    lengths = ["--random-input-len", str(PROMPT_TOKENS), "--random-output-len", str(TOKENS)]
+    return [
+        *(_binary("sglang", "python"), str(Path(__file__).with_name("run_sglang.py"))),
+        *("--backend", "vllm-chat", "--base-url", url, "--model", "mock", "--tokenizer", str(PEERS / "tok")),
+        *("--dataset-name", "random-ids", *lengths, "--random-range-ratio", "1", "--num-prompts", str(REQUESTS)),
+        *("--max-concurrency", str(STREAMS), "--disable-tqdm", "--warmup-requests", "0"),
+        *("--output-file", str(folder / "result.jsonl")),
+    ]
+
+
+def _read_sglang(folder: Path) -> Numbers:
+    found = _json(folder / "result.jsonl")
+    keys = {"ttft": "ttft", "tpot": "tpot", "gap": "itl", "e2e": "e2e_latency"}
+    latency = {
+        key: _scaled(found, {stat: f"{stat}_{word}_ms" for stat in ("mean", "median", "p99")})
+        for key, word in keys.items()
+    }
+    rates = {"requests": "request_throughput", "output": "output_throughput", "tokens": "total_throughput"}
+    return latency | {key: {"value": found[word]} for key, word in rates.items()}
+
+
 def _guidellm(url: str, folder: Path) -> list[str]:
     return [
         *(_binary("guidellm", "guidellm"), "run", "--backend"),
@@ -208,6 +230,7 @@ def _read_inference_perf(folder: Path) -> Numbers:
 
 TOOLS = (
     Tool(name="vllm", endpoint="openai-chat", command=_vllm, read=_read_vllm),
+    Tool(name="sglang", endpoint="openai-chat", command=_sglang, read=_read_sglang),
     Tool(name="guidellm", endpoint="openai-chat", command=_guidellm, read=_read_guidellm),
     Tool(name="aiperf", endpoint="openai-chat", command=_aiperf, read=_read_aiperf),
     Tool(name="genai-bench", endpoint="openai-chat", command=_genai_bench, read=_read_genai_bench),
