@@ -12,6 +12,8 @@ from servebench.metrics.columns import FloatArray, IntArray, distinct
 from servebench.shards.manifest import LostRange, Manifest, MembersRecord
 
 UNKNOWN = "unknown"
+_MOST_MISSING = 10_000_000
+"""Requests that may be missing where nobody says how many were planned; a seq beyond is of another run."""
 UNDISPATCHED = "undispatched"
 UNFLUSHED = "unflushed"
 GREY_NS = 1_200_000_000
@@ -96,7 +98,8 @@ def _plan_size(manifest: Manifest, seqs: IntArray) -> int | None:
     if manifest.engine != "plan":
         return None
     if never_closed(manifest) or manifest.planned is None:
-        return max(manifest.planned or 0, int(seqs[-1]) + 1 if len(seqs) else 0)
+        told = manifest.planned_total if manifest.planned_total is not None else len(seqs) + _MOST_MISSING
+        return max(manifest.planned or 0, min(int(seqs[-1]) + 1, told) if len(seqs) else 0)
     return manifest.planned
 
 

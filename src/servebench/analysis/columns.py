@@ -125,19 +125,38 @@ def _kind_codes(table: pa.Table) -> npt.NDArray[np.int8]:
 def chunk_columns(table: pa.Table) -> ChunkColumns:
     """Return the events of all rows.
 
-    Without `chunk_read` all are of read 0, without `chunk_choice` of choice 0, without `chunk_tokens` nobody counted.
-    Raises ShardError where an event has no time, read or choice.
+    Without `chunk_read` all are of read 0, without `chunk_choice` of choice 0, without `chunk_tokens` nobody counted; a
+    column of which every list is null counts as not there.
+    Raises ShardError where an event has no time, read or choice, or a row's lists are not of one length.
     """
+    offsets = list_offsets(table, "chunk_ns")
+    has = {name for name in EVENT_COLUMNS if _has_lists(table, name)}
+    for name in EVENT_COLUMNS:
+        if name in has and not np.array_equal(list_offsets(table, name), offsets):
+            msg = f"has rows whose lists chunk_ns and {name} differ in length"
+            raise ShardError(msg)
     ns = flat_ints(table, "chunk_ns", np.int64).astype(np.float64)
-    n, has = len(ns), set(table.column_names)
+    n = len(ns)
     return ChunkColumns(
-        offsets=list_offsets(table, "chunk_ns"),
+        offsets=offsets,
         ns=ns,
-        kind=_kind_codes(table),
+        kind=_kind_codes(table) if "chunk_kind" in has else same_for_all(np.int8(_OTHER), n),
         choice=flat_ints(table, "chunk_choice", np.int8) if "chunk_choice" in has else same_for_all(np.int8(0), n),
         read=flat_ints(table, "chunk_read", np.int32) if "chunk_read" in has else same_for_all(np.int32(0), n),
-        tokens=flat_floats(table, "chunk_tokens") if "chunk_tokens" in has else same_for_all(np.float64("nan"), n),
+        tokens=_token_counts(table) if "chunk_tokens" in has else same_for_all(np.float64("nan"), n),
     )
+
+
+def _has_lists(table: pa.Table, name: str) -> bool:
+    return name in table.column_names and table[name].null_count < len(table[name])
+
+
+def _token_counts(table: pa.Table) -> FloatArray:
+    found = flat_floats(table, "chunk_tokens")
+    if (found < 0).any():
+        msg = "has events with tokens below 0; null is what is not known"
+        raise ShardError(msg)
+    return found
 
 
 def request_columns(table: pa.Table, facts: EventFacts) -> RequestColumns:

@@ -27,6 +27,7 @@ from servebench.analysis.health import Health, spoiled_seconds
 from servebench.analysis.held_back import held_back
 from servebench.analysis.leaving import Leaving, leaving
 from servebench.analysis.objectives import Result, assess, overall
+from servebench.analysis.plausible import contradictions
 from servebench.analysis.seals import MERGED, check_seals
 from servebench.analysis.source import RunData, declared_objectives, load_run
 from servebench.analysis.standouts import Scene, stand_out
@@ -117,6 +118,7 @@ def digest(run: RunData) -> Digest:
         objectives=overall(results),
         marks=(*findings.marks, *accepted.marks, *(claim.marks if claim is not None else ())),
         phases=tuple(_phase_facts(run, run.health, phase) for phase in phases if phase.measured),
+        contradictions=contradictions(run),
     )
     table, points = percentile_table(run), curve(run)
     tokens = token_counts(run)

@@ -6,8 +6,8 @@ UNDEFINED = "\N{EN DASH}"
 
 
 def significant(value: float | None) -> str:
-    """Return three significant digits with thousands separators, such as 1,210 or 41.8; a dash for None or NaN."""
-    if value is None or math.isnan(value):
+    """Return three significant digits with thousands separators, such as 1,210 or 41.8; a dash where there is none."""
+    if value is None or not math.isfinite(value):
         return UNDEFINED
     if value == 0:
         return "0"

@@ -27,6 +27,7 @@ from servebench.analysis.columns import (
 from servebench.analysis.flow import FlowBuilder, TokenFlow, edges_of
 from servebench.analysis.health import Health, read_health, spoiled_rows
 from servebench.analysis.memory import give_back
+from servebench.analysis.row_checks import check_manifest, check_rows
 from servebench.analysis.row_tables import KEPT, in_order, stored
 from servebench.analysis.seals import faults_beside
 from servebench.analysis.steps import step_times
@@ -95,6 +96,7 @@ def load_run(folder: Path, executor: Executor | None = None) -> RunData:
     Raises ShardError where the folder has no readable manifest or no folder of parts.
     """
     manifest = read_manifest(folder)
+    check_manifest(manifest)
     axis = TimeAxis.of(folder, manifest)
     manifest = msgspec.structs.replace(manifest, clock=axis.knots())
     frame = Frame(manifest.run_id, read_health(folder, manifest.run_id, axis), edges_of(manifest), axis)
@@ -161,6 +163,7 @@ class Reading:
     def add(self, part: OpenPart) -> None:
         """Take a part. Raises ShardError where it is damaged; what was read so far is then worth nothing."""
         table = self.axis.applied(LoadedPart(part.info, part.sha256, part.read(READ_COLUMNS))).table
+        check_rows(table)
         columns = request_columns(table, EventFacts.none_for(0))
         spoiled = spoiled_rows(self.health, words(table, "worker"), columns.sent_ns)
         clean, phase = columns.ok & ~spoiled, words(table, "phase")

@@ -11,7 +11,7 @@ from servebench.analysis.objectives import Result
 from servebench.analysis.render import align, shown_unit, width
 from servebench.analysis.table_rows import QUANTILES, TableRow
 from servebench.analysis.tables import POOLED
-from servebench.analysis.words import STATE_GLYPHS, printable, verdict_glyph, verdict_words
+from servebench.analysis.words import STATE_GLYPHS, closed_users, printable, verdict_glyph, verdict_words
 from servebench.core.outcomes import Outcome, Status
 from servebench.metrics import METRIC_BY_NAME, needed
 from servebench.shards.manifest import Verdict
@@ -111,9 +111,6 @@ def _outcome_words(found: Digest) -> str:
 def _counts(found: Digest) -> list[str]:
     counts = found.counts
     warmup = f" ({count(counts.warmup)} of the warm-up left out)" if counts.warmup else ""
-    per_s = [
-        significant(number / counts.seconds if counts.seconds else None) for number in (counts.planned, counts.sent)
-    ]
     client = found.client
     plural = "s" if counts.spoiled != 1 else ""
     spoiled = f" ({count(counts.spoiled)} request{plural} left out of latency)" if counts.spoiled else ""
@@ -124,9 +121,21 @@ def _counts(found: Digest) -> list[str]:
     )
     return _wrap(
         f"  {count(counts.rows)} measured requests{warmup}: {_outcome_words(found)}; {count(counts.late)} late, "
-        f"{count(counts.shed)} shed, {count(counts.lost)} lost. Planned {per_s[0]} req/s, sent {per_s[1]}. "
-        f"{_output(found)} {clean}"
+        f"{count(counts.shed)} shed, {count(counts.lost)} lost. {_load(found)} {_output(found)} {clean}"
     )
+
+
+def _load(found: Digest) -> str:
+    """Return what was planned and sent per second; of closed load, where nothing is planned, who sent it."""
+    counts = found.counts
+    planned, sent, ok = (
+        significant(number / counts.seconds if counts.seconds else None)
+        for number in (counts.planned, counts.sent, counts.ok)
+    )
+    users = closed_users(found.manifest)
+    if users is None:
+        return f"Planned {planned} req/s, sent {sent}."
+    return f"Closed load of {users}: sent {sent} req/s, answered {ok}."
 
 
 def _output(found: Digest) -> str:

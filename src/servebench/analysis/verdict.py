@@ -12,6 +12,8 @@ from servebench.shards.manifest import OUT_OF_REACH, Verdict
 LOST_LIMIT = 0.01
 LATE_LIMIT = 0.01
 SPOILED_LIMIT = 0.05
+IMPOSSIBLE_LIMIT = 0.01
+FEW_IMPOSSIBLE = 3
 FINISHED = "finished"
 USER = "user"
 
@@ -32,7 +34,10 @@ class PhaseFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
-    """All that a verdict rests on; `objectives` is the word of `objectives.overall`, `marks` is told beside it."""
+    """All that a verdict rests on; `objectives` is the word of `objectives.overall`, `marks` is told beside it.
+
+    `impossible`: measured ok answers whose times cannot be. `contradictions`: `plausible.contradictions`.
+    """
 
     engine: str
     stop_cause: str | None
@@ -44,6 +49,7 @@ class Facts:
     marks: tuple[str, ...]
     phases: tuple[PhaseFacts, ...]
     seals: Seals = UNSEALED
+    contradictions: tuple[str, ...] = ()
 
 
 def lag_limit_ns(seconds: float, planned: int) -> float:
@@ -100,10 +106,21 @@ def _broken(facts: Facts) -> Iterator[str]:
         yield f"{books.beyond:,} requests lie beyond the {books.planned:,} planned; parts of another run?"
     if books.unnamed:
         yield f"{books.unnamed:,} requests were begun but have neither row nor name; look into the workers' logs"
+    yield from facts.contradictions
+    if _mostly_impossible(facts):
+        yield (
+            f"{facts.impossible:,} of {facts.ok:,} answers hold times that cannot be, such as a token before the "
+            "request or an end before the last token: a clock was set, or the parts are not of a run. Run again"
+        )
     if not facts.ok:
         yield "no measured request was answered well; look at the outcomes, then: servebench run … with one request"
     for phase in facts.phases:
         yield from _phase_faults(phase)
+
+
+def _mostly_impossible(facts: Facts) -> bool:
+    """Whether more answers than a few hold impossible times: then the others cannot be trusted either."""
+    return 0 < facts.ok == facts.impossible or facts.impossible > max(FEW_IMPOSSIBLE, IMPOSSIBLE_LIMIT * facts.ok)
 
 
 def _phase_faults(phase: PhaseFacts) -> Iterator[str]:
@@ -137,8 +154,9 @@ def _marks(facts: Facts) -> Iterator[str]:
     lost = facts.accounting.lost_count
     if lost:
         yield f"{lost:,} of {facts.accounting.planned:,} planned requests were lost; run.json names them"
-    if facts.impossible:
-        yield f"{facts.impossible:,} answers hold a stamp from before their sending; those times are left out"
+    if facts.impossible and not _mostly_impossible(facts):
+        answers = "1 answer holds" if facts.impossible == 1 else f"{facts.impossible:,} answers hold"
+        yield f"{answers} times that cannot be, such as a token before the request; what follows from them is left out"
     yield from facts.marks
 
 

@@ -1,7 +1,9 @@
 """Know the fixed words of a verdict, in the summary, the report and the notebook alike."""
 
+from servebench.analysis.numbers import count
+from servebench.analysis.source import workload_of
 from servebench.core.outcomes import Status
-from servebench.shards.manifest import Verdict
+from servebench.shards.manifest import Manifest, Verdict
 
 _OBJECTIVES = {
     "met": "objectives met",
@@ -26,6 +28,15 @@ def verdict_glyph(verdict: Verdict) -> str:
     if not verdict.valid:
         return "!"
     return {"missed": "✗", "undecided": "?"}.get(verdict.objectives, "✓")
+
+
+def closed_users(manifest: Manifest) -> str | None:
+    """Return who makes a closed load, such as `8 users`; None where requests have planned times or come by hand."""
+    if manifest.engine != "closed":
+        return None
+    workload = workload_of(manifest)
+    users = workload.closed.users if workload is not None and workload.closed is not None else None
+    return f"{count(users)} user{'' if users == 1 else 's'}"
 
 
 def printable(text: str) -> str:

@@ -1,9 +1,9 @@
 """Know how each metric follows from the columns of requests.
 
 Spans are float64 ns of shape (n,), NaN where undefined. Spans that describe a response exist for `ok` requests only, so
-that fast failures cannot improve a latency. A span below zero is no measurement (a stamp is wrong): it becomes NaN and
-`impossible_spans` counts it. Rates are numbers per second of a half-open window, NaN for a window without length.
-Shares come with the n that they are out of, NaN of nothing.
+that fast failures cannot improve a latency. A span below zero, or of months, is no measurement (a stamp is wrong): it
+becomes NaN and `impossible_spans` counts it. Rates are numbers per second of a half-open window, NaN for a window
+without length. Shares come with the n that they are out of, NaN of nothing.
 """
 
 from collections.abc import Callable, Mapping
@@ -12,6 +12,11 @@ from typing import NamedTuple
 import numpy as np
 
 from servebench.metrics.columns import BoolArray, FloatArray, RequestColumns, Window
+
+_ROUNDING_NS = 1024.0
+"""Stamps of events are rounded to ticks of this length; others are not."""
+_LONGEST_NS = 90 * 86_400e9
+"""A span of 90 days is of two clocks and no measurement."""
 
 
 class Share(NamedTuple):
@@ -22,9 +27,9 @@ class Share(NamedTuple):
 
 
 def _span(later: FloatArray, earlier: FloatArray, where: BoolArray) -> FloatArray:
-    """Return later - earlier where it is defined and not negative."""
+    """Return later - earlier where it is defined and possible."""
     span = later - earlier
-    return np.where(where & (span >= 0), span, np.nan)
+    return np.where(where & (span >= 0) & (span <= _LONGEST_NS), span, np.nan)
 
 
 def _quotient(above: FloatArray, below: FloatArray, where: BoolArray) -> FloatArray:
@@ -172,8 +177,17 @@ def retry_waste_ns(c: RequestColumns) -> FloatArray:
 
 
 def impossible_spans(c: RequestColumns, rows: BoolArray) -> int:
-    """Return how many ok requests of a mask hold a stamp from before their sending."""
-    return int(np.sum(c.ok & rows & ((c.events.first_token_ns < c.sent_ns) | (c.end_ns < c.sent_ns))))
+    """Return how many ok requests of a mask hold times that cannot be.
+
+    No sending or no end; a head, first token or end before the sending or 90 days after it; a last token before the
+    first, or after the end by more than rounding.
+    """
+    first, last = c.events.first_token_ns, c.events.last_token_ns
+    wrong = np.isnan(c.sent_ns) | np.isnan(c.end_ns) | (last < first) | (last > c.end_ns + _ROUNDING_NS)
+    for later in (c.headers_ns, first, c.end_ns):
+        span = later - c.sent_ns
+        wrong |= (span < 0) | (span > _LONGEST_NS)
+    return int(np.sum(c.ok & rows & wrong))
 
 
 REQUEST_FORMULAS: Mapping[str, Callable[[RequestColumns], FloatArray]] = {

@@ -15,6 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from servebench.core.errors import ShardError
 from servebench.core.units import NS_PER_S
 from servebench.shards.arrow import Bools, Column, fixed_column, list_column, nulls_of, values_of
 
@@ -26,6 +27,8 @@ MAX_KNOTS = 256
 POOR = 4
 """A window whose best bound is this many times the median one says nothing that its neighbours do not say better."""
 
+MOST_NS = 90 * 86_400 * NS_PER_S
+"""No run lasts longer, and no run clock is further off."""
 MASTER_CLOCK: list[list[int]] = [[0, 0, 0]]
 """Knots of a worker that shares the master's clock."""
 
@@ -40,8 +43,17 @@ class Correction:
 
     @classmethod
     def from_knots(cls, knots: Sequence[Sequence[int]]) -> "Correction":
-        """Return the correction that `run.json` holds for a worker; no knots = none."""
-        columns = np.array(list(knots) or MASTER_CLOCK, np.int64).reshape(-1, 3)
+        """Return the correction that `run.json` holds for a worker; no knots = none.
+
+        Raises ShardError where they are no knots, not in order of time, or put a clock months away.
+        """
+        if any(len(knot) != len(MASTER_CLOCK[0]) or any(abs(ns) > MOST_NS for ns in knot) for knot in knots):
+            msg = "run.json: a knot of clock is [t_ns, correction_ns, bound_ns], each less than 90 days"
+            raise ShardError(msg)
+        columns = np.array(list(knots) or MASTER_CLOCK, np.int64)
+        if (np.diff(columns[:, 0]) < 0).any():
+            msg = "run.json: the knots of clock are in order of t_ns"
+            raise ShardError(msg)
         return cls(t_ns=columns[:, 0], correction_ns=columns[:, 1], bound_ns=columns[:, 2])
 
     def knots(self) -> list[list[int]]:

@@ -7,6 +7,8 @@ from typing import Any
 
 from servebench.analysis.digest import Digest
 from servebench.analysis.numbers import UNDEFINED, count
+from servebench.analysis.words import closed_users
+from servebench.shards.manifest import Manifest
 
 MOST_LOST_SHOWN = 20
 
@@ -21,6 +23,13 @@ def _part(workload: Mapping[str, Any], *names: str) -> Any:  # noqa: ANN401 - JS
 
 def _model(found: Digest) -> str:
     return found.model or _part(found.manifest.workload, "target", "model") or "model not named"
+
+
+def _planned(manifest: Manifest) -> str:
+    users = closed_users(manifest)
+    if users is not None:
+        return f"no times: closed load of {users}, {count(manifest.planned)} requests"
+    return f"{count(manifest.planned)} of {count(manifest.planned_total)} in the whole schedule"
 
 
 def _cache(found: Digest) -> str:
@@ -57,7 +66,7 @@ def conditions(found: Digest) -> tuple[tuple[str, str], ...]:
         ("schedule hash", manifest.schedule_hash or UNDEFINED),
         ("workload hash", manifest.workload_hash),
         ("workers", hosts or UNDEFINED),
-        ("planned", f"{count(manifest.planned)} of {count(manifest.planned_total)} in the whole schedule"),
+        ("planned", _planned(manifest)),
         ("rows", f"{count(manifest.rows)} in {count(len(manifest.shards))} parts"),
         ("lost", lost or "none"),
         ("output tokens by", found.tokens.words),

@@ -7,7 +7,7 @@ from servebench.analysis.numbers import UNDEFINED, count, significant
 from servebench.analysis.objectives import Result
 from servebench.analysis.page.model import Tile
 from servebench.analysis.tables import POOLED
-from servebench.analysis.words import STATE_GLYPHS
+from servebench.analysis.words import STATE_GLYPHS, closed_users
 from servebench.metrics import METRIC_BY_NAME
 
 _TONES = {"met": "good", "close": "good", "missed": "bad", "undecided": "warn", "too few samples": "warn"}
@@ -37,7 +37,7 @@ def tiles(found: Digest) -> tuple[Tile, ...]:
             title="Requests",
             value=count(counts.sent),
             unit="sent",
-            note=f"{significant(per_s)}/s, {count(counts.planned)} planned",
+            note=f"{significant(per_s)}/s, {closed_users(found.manifest) or f'{count(counts.planned)} planned'}",
             definition=f"Late {count(counts.late)}, shed {count(counts.shed)}, lost {count(counts.lost)}.",
         ),
         Tile(
