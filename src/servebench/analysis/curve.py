@@ -10,7 +10,7 @@ from servebench.analysis.rates import rate_over
 from servebench.analysis.source import RunData
 from servebench.analysis.table_rows import TableRow, statistics_row
 from servebench.analysis.windows import Level, levels, rows_of
-from servebench.metrics import METRIC_BY_NAME, RequestColumns, Window, formulas
+from servebench.metrics import METRIC_BY_NAME, formulas
 from servebench.metrics.columns import FloatArray, IntArray
 
 CURVE_METRICS: tuple[str, ...] = ("ttft", "tpot", "e2e")
@@ -73,18 +73,9 @@ def _point(run: RunData, level: Level, order: IntArray, values: Mapping[str, Flo
         sent_per_s=int(np.sum(rows & ~np.isnan(run.columns.sent_ns))) / level.window.seconds,
         achieved_per_s=rate_over("request_throughput", run, [level.window]),
         output_tokens_per_s=rate_over("output_token_throughput", run, [level.window]),
-        in_flight_mean=in_flight_mean(run.columns, level.window),
+        in_flight_mean=rate_over("concurrency", run, [level.window]),
         latency={
             name: statistics_row(METRIC_BY_NAME[name], (), found[clean & ~np.isnan(found)], bound=True)
             for name, found in values.items()
         },
     )
-
-
-def in_flight_mean(c: RequestColumns, window: Window) -> float:
-    """Return the mean number of open requests over a window, by their overlap with it; an unknown end is open still."""
-    sent = c.sent_ns[~np.isnan(c.sent_ns)]
-    end = np.nan_to_num(c.end_ns[~np.isnan(c.sent_ns)], nan=np.inf)
-    overlap = np.minimum(end, window.end_ns) - np.maximum(sent, window.start_ns)
-    length = window.end_ns - window.start_ns
-    return float(np.sum(np.maximum(overlap, 0))) / length if length > 0 else float("nan")

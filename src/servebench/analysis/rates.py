@@ -7,7 +7,8 @@ from servebench.analysis.source import RunData
 from servebench.metrics import Window, formulas
 from servebench.metrics.columns import BoolArray, take
 
-_BY_END = {
+_OF_ROWS = {
+    "concurrency": formulas.concurrency,
     "request_throughput": formulas.request_throughput,
     "goodput": formulas.goodput,
     "input_token_throughput": formulas.input_token_throughput,
@@ -30,4 +31,4 @@ def rate_over(name: str, run: RunData, windows: Iterable[Window], rows: BoolArra
     if name == "output_token_throughput":
         return window_tokens(run.flow, every, rows) / seconds
     c = run.columns if rows is None else take(run.columns, rows)
-    return sum(_BY_END[name](c, window) * window.seconds for window in every) / seconds
+    return sum(_OF_ROWS[name](c, window) * window.seconds for window in every) / seconds

@@ -151,6 +151,11 @@ def output_length(c: RequestColumns) -> FloatArray:
     return np.where(c.ok, c.output_tokens, np.nan)
 
 
+def reasoning_length(c: RequestColumns) -> FloatArray:
+    """Return reasoning tokens of ok requests by server usage."""
+    return np.where(c.ok, c.reasoning_tokens, np.nan)
+
+
 def longest_gap_ns(c: RequestColumns) -> FloatArray:
     """Return the longest chunk gap of each ok request."""
     return np.where(c.ok, c.events.longest_gap_ns, np.nan)
@@ -214,6 +219,7 @@ REQUEST_FORMULAS: Mapping[str, Callable[[RequestColumns], FloatArray]] = {
     "tokens_per_chunk": tokens_per_chunk,
     "input_length": input_length,
     "output_length": output_length,
+    "reasoning_length": reasoning_length,
     "dispatch_lag": dispatch_lag_ns,
     "send_lag": send_lag_ns,
     "retry_waste": retry_waste_ns,
@@ -240,6 +246,14 @@ def _inside(times: FloatArray, window: Window) -> BoolArray:
 def per_second(count: float, window: Window) -> float:
     """Return count per second of the window, NaN for a window without length."""
     return count / window.seconds if window.seconds > 0 else float("nan")
+
+
+def concurrency(c: RequestColumns, window: Window) -> float:
+    """Return the mean number of open requests, by their overlap with the window; one without an end is open still."""
+    sent = ~np.isnan(c.sent_ns)
+    end = np.nan_to_num(c.end_ns[sent], nan=np.inf)
+    overlap = np.minimum(end, window.end_ns) - np.maximum(c.sent_ns[sent], window.start_ns)
+    return per_second(float(np.sum(np.maximum(overlap, 0))) / 1e9, window)
 
 
 def request_throughput(c: RequestColumns, window: Window) -> float:

@@ -44,5 +44,6 @@ _BASE_PER_DISPLAY = {
     "tok/s": 1.0,
     "%": 0.01,
     "tokens": 1.0,
+    "requests": 1.0,
     "stalls": 1.0,
 }

@@ -203,3 +203,19 @@ def test_goodput_is_undefined_where_nobody_said_what_is_useful() -> None:
 def test_the_cached_share_is_of_tokens_and_needs_usage_that_names_it() -> None:
     assert formulas.cached_share(request([], input_tokens=40.0, cached_tokens=10.0)) == (0.25, 1)
     assert formulas.cached_share(request([], input_tokens=40.0)).n == 0
+
+
+def test_concurrency_is_the_time_that_requests_were_open_within_the_window() -> None:
+    c = replace(
+        RequestColumns.blank(5),
+        # before and into it, through all of it, within it and still open, after it, never sent; s of a window [10, 20)
+        sent_ns=np.array([8.0, 5.0, 16.0, 25.0, NAN]) * 1e9,
+        end_ns=np.array([13.0, 30.0, NAN, 26.0, NAN]) * 1e9,
+    )
+    assert formulas.concurrency(c, Window(10e9, 20e9)) == pytest.approx((3 + 10 + 4) / 10)
+    assert np.isnan(formulas.concurrency(c, Window(10e9, 10e9)))
+
+
+def test_reasoning_length_is_what_the_server_told_of_ok_requests() -> None:
+    c = replace(RequestColumns.blank(3), reasoning_tokens=np.array([7.0, NAN, 9.0]), ok=np.array([True, True, False]))
+    assert formulas.reasoning_length(c).tolist() == pytest.approx([7, NAN, NAN], nan_ok=True)

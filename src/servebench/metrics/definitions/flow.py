@@ -86,6 +86,23 @@ FLOW: tuple[Metric, ...] = (
         },
     ),
     Metric(
+        name="reasoning_length",
+        title="reasoning length",
+        unit="tokens",
+        base_unit="tokens",
+        start_event="does not apply",
+        stop_event="does not apply",
+        formula="reasoning_tokens by server usage, which output_tokens include",
+        undefined_when=f"{NOT_OK}, or the server told no reasoning tokens",
+        kind="request",
+        source="reasoning_tokens",
+        shown="present",
+        aka={
+            "aiperf": "reasoning_token_count",
+            "genai-bench": "num_reasoning_tokens",
+        },
+    ),
+    Metric(
         name="dispatch_lag",
         title="dispatch lag",
         unit="ms",
@@ -124,6 +141,23 @@ FLOW: tuple[Metric, ...] = (
         shown="present",
         aka={
             "inference-perf": "request_retries",
+        },
+    ),
+    Metric(
+        name="concurrency",
+        title="open requests",
+        unit="requests",
+        base_unit="requests",
+        start_event="start of the window",
+        stop_event="end of the window",
+        formula="time that all requests were open within the window (sent to end, whatever came of them) / its length",
+        undefined_when="the window has no length",
+        kind="rate",
+        source="sent_ns, end_ns",
+        aka={
+            "guidellm": "request_concurrency",
+            "aiperf": "effective_concurrency",
+            "sglang": "Concurrency (sum of E2E latencies of ok requests / whole duration)",
         },
     ),
     Metric(
