@@ -19,7 +19,8 @@ import numpy as np
 import psutil
 from tests.bench.bench_memory import await_child, prefer
 from tests.bench.bench_scale import cpu_s, probe
-from tests.bench.bench_transport import build, free_port, serve
+from tests.bench.bench_transport import build, serve
+from tests.commands import free_port
 from tests.nodes import Nodes, await_epoch, manifest_of, nodes_in
 
 WORKERS = 4

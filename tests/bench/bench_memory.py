@@ -17,7 +17,8 @@ from typing import NamedTuple
 
 import numpy as np
 import psutil
-from tests.bench.bench_transport import build, free_port, serve
+from tests.bench.bench_transport import build, serve
+from tests.commands import free_port
 from tests.nodes import ROOT, Nodes, manifest_of, nodes_in
 
 SETTLED = 100_000

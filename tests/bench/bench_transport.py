@@ -17,7 +17,6 @@ import argparse
 import json
 import os
 import random
-import socket
 import subprocess
 import sys
 import tempfile
@@ -28,6 +27,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+from tests.commands import free_port
 
 FLOOR = Path(__file__).resolve().parent / "floor"
 ROOT = Path(__file__).resolve().parents[2]
@@ -51,12 +51,6 @@ def build(folder: Path) -> Path:
     server = folder / "mockserver"
     subprocess.run(["gcc", "-O2", "-o", str(server), str(FLOOR / "mockserver.c"), "-lm"], check=True)
     return server
-
-
-def free_port() -> int:
-    """Return a port that nobody listened on a moment ago; the mock server cannot choose one itself."""
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        return int(probe.getsockname()[1])
 
 
 def serve(server: Path, port: int, log: Path, itl_ms: float = 20, *, step: bool = False) -> subprocess.Popen[str]:

@@ -26,8 +26,9 @@ from typing import NamedTuple, Protocol, TypeVar
 
 import numpy as np
 import pyarrow.parquet as pq
-from tests.bench.bench_transport import FLOOR, ROOT, Run, build, errors, free_port, serve, timed, tokens_per_s
+from tests.bench.bench_transport import FLOOR, ROOT, Run, build, errors, serve, timed, tokens_per_s
 from tests.bench.tree import Usage, run_tree
+from tests.commands import free_port
 
 T = TypeVar("T")
 

@@ -4,7 +4,6 @@ import os
 import shlex
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import urllib.error
@@ -14,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.commands import free_port
 from tests.servers.simulator import sim_starter
 
 CHROMIUM = shutil.which("chromium")
@@ -52,13 +52,6 @@ objectives: {ttft: {p95: 10s}, tpot: {p95: 1ms}}
 LOGIN = "eve:pw-canary-17"
 SLOW_MS = 40_000
 """A busy machine may need long; the waits end as soon as what they wait for is there."""
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 @pytest.fixture

@@ -1,10 +1,8 @@
 """Experiments and the search for capacity as a user starts them, on simulated engines whose difference is known."""
 
 import json
-import os
 import re
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -13,32 +11,14 @@ from pathlib import Path
 
 import duckdb
 import pytest
+from tests.commands import command, environment, free_port, servebench
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
 
+PATIENCE_S = 880.0
+
 ROOT = Path(__file__).parents[2]
 CLIENT_FAULTS = ("the client was too slow", "spoiled by this client", "sent other than planned", "INVALID")
-
-
-def environment() -> dict[str, str]:
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("SERVEBENCH_", "LOCUST_"))}
-    return {**kept, "PYTHONPATH": str(ROOT / "src")}
-
-
-def command(*arguments: str) -> list[str]:
-    return [sys.executable, "-m", "servebench.cli", *arguments]
-
-
-def servebench(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        command(*arguments), capture_output=True, text=True, timeout=880, check=False, cwd=folder, env=environment()
-    )
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 WORKLOAD = """\
@@ -65,7 +45,7 @@ def test_variants_are_started_measured_in_turns_and_compared(tmp_path: Path) -> 
         lines.append(f"  - name: {name}\n    command: {server}\n    before: {hook}\n    declared: {{step_ns: {step}}}")
     lines.append('compare: {primary: tpot.p50, require: ["tpot.p50<+50%"]}\n')
     (tmp_path / "plan.yaml").write_text("\n".join(lines))
-    done = servebench(tmp_path, "experiment", "plan.yaml")
+    done = servebench(tmp_path, "experiment", "plan.yaml", timeout_s=PATIENCE_S)
     said = done.stdout + done.stderr
     assert (tmp_path / "hooks.txt").read_text() == "base slow slow base base slow "
     folder = next((tmp_path / "runs").glob("*-pace-*"))
@@ -101,7 +81,7 @@ def test_a_variant_that_does_not_come_up_ends_the_experiment_with_its_words(tmp_
         f"name: broken\nworkload: short.yaml\nurl: http://127.0.0.1:{free_port()}\n"
         f"variants:\n  - {{name: base, command: {broken}}}\n  - {{name: other}}\n"
     )
-    done = servebench(tmp_path, "experiment", "plan.yaml")
+    done = servebench(tmp_path, "experiment", "plan.yaml", timeout_s=PATIENCE_S)
     assert done.returncode == 2
     assert "variant base: its command ended with exit code 7" in done.stderr
     assert "no such model: x" in done.stderr
@@ -113,7 +93,7 @@ def test_a_dry_run_says_every_run_and_makes_none(tmp_path: Path) -> None:
         "name: dry\nworkload: short.yaml\nurl: http://127.0.0.1:9\nrepeats: 2\ncache: [cold, as-declared]\n"
         "variants: [{name: a}, {name: b}]\n"
     )
-    done = servebench(tmp_path, "experiment", "plan.yaml", "--dry-run")
+    done = servebench(tmp_path, "experiment", "plan.yaml", "--dry-run", timeout_s=PATIENCE_S)
     assert done.returncode == 0
     assert len(re.findall(r"^ +\d+  [ab]  \(seed [01]", done.stdout, re.MULTILINE)) == 8
     assert not (tmp_path / "runs").exists()
@@ -150,6 +130,7 @@ def test_a_capacity_is_found_below_saturation_and_written_down(tmp_path: Path, e
         "32",
         "--requests",
         "200",
+        timeout_s=PATIENCE_S,
     )
     assert done.returncode in {0, 3}, done.stdout + done.stderr
     folder = next((tmp_path / "runs").glob("*-capacity-*"))
@@ -172,7 +153,9 @@ def test_a_capacity_is_found_below_saturation_and_written_down(tmp_path: Path, e
 
 
 def test_an_objective_that_one_user_misses_ends_the_search_at_once(tmp_path: Path, engine: str) -> None:
-    done = servebench(tmp_path, "capacity", "--url", engine, "--slo", "e2e.p95=10ms", "--output-tokens", "8")
+    done = servebench(
+        tmp_path, "capacity", "--url", engine, "--slo", "e2e.p95=10ms", "--output-tokens", "8", timeout_s=PATIENCE_S
+    )
     assert done.returncode == 1, done.stdout + done.stderr
     assert "NO CAPACITY: request p95 < 10 ms is missed at" in done.stdout
     assert len(list((tmp_path / "runs").glob("*-capacity-*/*/run.json"))) == 1

@@ -1,12 +1,9 @@
 """Whole runs as a user starts them: the simulated engine, a master and workers, a verdict at the end."""
 
 import json
-import os
 import re
 import signal
-import socket
 import subprocess
-import sys
 import time
 import urllib.parse
 import urllib.request
@@ -18,6 +15,7 @@ from typing import Any
 import duckdb
 import psutil
 import pytest
+from tests.commands import command, environment, free_port, servebench
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(180)]
 
@@ -30,31 +28,6 @@ class Sim:
 
     url: str
     truth: Path
-
-
-def environment(**more: str) -> dict[str, str]:
-    """Return this process's environment with the package on its path and no setting of another run."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("SERVEBENCH_", "LOCUST_"))}
-    return {**kept, "PYTHONPATH": str(ROOT / "src"), **more}
-
-
-def command(*arguments: str) -> list[str]:
-    """Return the command line of a servebench command."""
-    return [sys.executable, "-m", "servebench.cli", *arguments]
-
-
-def servebench(folder: Path, *arguments: str, **more: str) -> subprocess.CompletedProcess[str]:
-    """Run a command in a folder to its end."""
-    return subprocess.run(
-        command(*arguments),
-        capture_output=True,
-        text=True,
-        timeout=150,
-        check=False,
-        cwd=folder,
-        env=environment(**more),
-        stdin=subprocess.DEVNULL,
-    )
 
 
 @pytest.fixture
@@ -121,13 +94,6 @@ class Starter:
             )
         self.started.append(Started(process=process, words=words))
         return self.started[-1]
-
-
-def free_port() -> int:
-    """Return a port that nothing listens on now."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port: int = server.getsockname()[1]
-    return port
 
 
 def only_run(folder: Path) -> Path:

@@ -3,7 +3,6 @@
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -17,6 +16,7 @@ import numpy as np
 import psutil
 import pyarrow.parquet as pq
 import pytest
+from tests.commands import free_port
 from tests.servers.simulator import Sim, StartSim, sim_starter
 
 from servebench.sim.truth import TruthRecord
@@ -345,8 +345,3 @@ class Page:
         with urlopen(request, timeout=10) as answer:
             body: bytes = answer.read()
         return body
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        return int(probe.getsockname()[1])

@@ -1,7 +1,6 @@
 """The example locustfile of a pipeline, run by servebench and by Locust alone, against the engine's own log."""
 
 import json
-import os
 import socket
 import subprocess
 import sys
@@ -10,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.commands import environment
 from tests.servers.simulator import StartSim, sim_starter
 
 from servebench.analysis.source import load_run
@@ -44,11 +44,6 @@ def retrieval() -> Iterator[str]:
     finally:
         process.terminate()
         process.wait()
-
-
-def environment(**given: str) -> dict[str, str]:
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("SERVEBENCH_", "LOCUST_"))}
-    return {**kept, "PYTHONPATH": str(ROOT / "src"), **given}
 
 
 def test_a_run_of_the_example_has_a_row_and_its_steps_for_every_planned_answer(

@@ -4,7 +4,6 @@ import json
 import os
 import re
 import shutil
-import socket
 import subprocess
 import sys
 import time
@@ -16,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.commands import free_port
 from tests.servers.simulator import sim_starter
 
 PROMETHEUS, PROMTOOL = shutil.which("prometheus"), shutil.which("promtool")
@@ -29,13 +29,6 @@ ROOT = Path(__file__).parents[2]
 DASHBOARDS = ROOT / "dashboards"
 MAY_BE_EMPTY = re.compile(r"errors_total|outcome!~|offset")
 """Nothing failed in this run, and the phase began when the run did."""
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 def promtool(*arguments: str, stdin: bytes | None = None) -> subprocess.CompletedProcess[bytes]:

@@ -1,16 +1,15 @@
 """What a plan says of the prefix cache is what an engine with one reports: trace blocks, sessions, cold and warm."""
 
 import json
-import os
 import signal
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import duckdb
 import pytest
+from tests.commands import command, environment
 from tests.servers.simulator import StartSim, sim_starter
 
 from servebench.workload.load import load_workload
@@ -102,15 +101,6 @@ def only(folder: Path) -> Path:
 def start_sim(tmp_path: Path) -> Iterator[StartSim]:
     with sim_starter(tmp_path) as start:
         yield start
-
-
-def command(*arguments: str) -> list[str]:
-    return [sys.executable, "-m", "servebench.cli", *arguments]
-
-
-def environment() -> dict[str, str]:
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("SERVEBENCH_", "LOCUST_"))}
-    return {**kept, "PYTHONPATH": str(ROOT / "src")}
 
 
 @pytest.fixture
