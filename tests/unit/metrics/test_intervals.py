@@ -45,6 +45,14 @@ def test_requests_of_a_busy_service_are_covered_too() -> None:
     assert np.mean(off) > 0.3, "as if independent, the same streams are mostly missed"
 
 
+def test_at_the_border_of_refusal_few_of_all_runs_are_given_a_wrong_interval() -> None:
+    truth = 0.7614  # of 12 million requests, standard error 0.0014
+    samples = stream(np.random.default_rng(13), 400, 1_000, 0.7).ttft
+    given, hit = coverage(samples, 0.9, truth)
+    assert 0.1 <= given / len(samples) <= 0.5
+    assert (given - hit) / len(samples) <= 0.1 + 0.015  # one standard error of 400 runs
+
+
 def test_a_short_run_of_a_busy_service_gets_no_interval() -> None:
     samples = stream(np.random.default_rng(13), 60, 1_000, 0.9).ttft
     given, hit = coverage(samples, 0.95, math.nan)
