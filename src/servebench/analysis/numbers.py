@@ -3,13 +3,15 @@
 import math
 
 UNDEFINED = "\N{EN DASH}"
+_SHOWN_AS_0 = 5e-10
+"""No unit of ours measures less: what is left of a difference of floats."""
 
 
 def significant(value: float | None) -> str:
     """Return three significant digits with thousands separators, such as 1,210 or 41.8; a dash where there is none."""
     if value is None or not math.isfinite(value):
         return UNDEFINED
-    if value == 0:
+    if abs(value) < _SHOWN_AS_0:
         return "0"
     digits = 2 - math.floor(math.log10(abs(value)))
     rounded = round(value, digits)
@@ -30,7 +32,7 @@ def count(value: int | None) -> str:
 
 def plain(value: float | None, digits: int = 6) -> float | None:
     """Return the value for JSON and CSV: rounded below what is measurable, None for NaN."""
-    return None if value is None or not math.isfinite(value) else round(value, digits)
+    return None if value is None or not math.isfinite(value) else round(value, digits) + 0  # -0.0 becomes 0.0
 
 
 def clock(seconds: float) -> str:

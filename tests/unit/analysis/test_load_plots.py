@@ -6,7 +6,9 @@ import pytest
 from tests.builders import MS, RunSpec, S, busy_run, row, steady, write_run
 
 from servebench.analysis.digest import examine
+from servebench.analysis.numbers import UNDEFINED
 from servebench.analysis.plots.figure import Plot, axis_unit
+from servebench.analysis.plots.spread import TABLE_QUANTILES, distributions
 from servebench.analysis.plots.underload import load_plots
 from servebench.shards.manifest import StepRecord
 
@@ -57,3 +59,13 @@ def test_every_panel_of_the_throughput_figure_has_its_numbers_in_the_table(tmp_p
     assert plot.data.head[0] == "series"
     assert {"answered /s", "in flight", "TTFT p50, ms", "TTFT p95, ms"} <= set(plot.data.head)
     assert all(len(cells) == len(plot.data.head) for cells in plot.data.rows)
+
+
+def test_a_distribution_tells_no_quantile_for_which_samples_are_too_few(tmp_path: Path) -> None:
+    rows = [row(seq, sent_ns=seq * S) for seq in range(150)]
+    run = examine(write_run(tmp_path / "run", RunSpec(rows=rows, phases=[steady("load", 0, 150)]))).run
+    told = {plot.name: plot.data.rows[0][2:] for plot in distributions(run)}
+    shown = [q for q, cell in zip(TABLE_QUANTILES, told["ecdf-ttft"], strict=True) if cell != UNDEFINED]
+    assert shown == [0.01, 0.1, 0.25, 0.5, 0.75, 0.9]
+    shown = [q for q, cell in zip(TABLE_QUANTILES, told["ecdf-chunk_gap"], strict=True) if cell != UNDEFINED]
+    assert shown == [0.01, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95]

@@ -6,7 +6,7 @@ import pytest
 from tests.builders import RunSpec, S, busy_run, events, row, small_run, steady, write_run
 
 from servebench.analysis.digest import examine
-from servebench.analysis.numbers import clock, significant
+from servebench.analysis.numbers import clock, plain, significant
 from servebench.analysis.text import summary_lines
 
 
@@ -62,12 +62,21 @@ def test_a_run_without_any_answer_is_still_summarised(tmp_path: Path) -> None:
         (1209.7, "1,210"),
         (1234567.0, "1,230,000"),
         (-124.2, "-124"),
+        (-1e-13, "0"),
+        (4e-10, "0"),
+        (2e-9, "0.000000002"),
+        (float("inf"), "–"),  # noqa: RUF001 - the dash shown
         (float("nan"), "–"),  # noqa: RUF001 - the dash shown
         (None, "–"),  # noqa: RUF001 - the dash shown
     ],
 )
 def test_numbers_have_three_significant_digits(value: float | None, text: str) -> None:
     assert significant(value) == text
+
+
+def test_what_is_left_of_a_difference_is_no_negative_zero() -> None:
+    assert str(plain(-1e-13)) == "0.0"
+    assert str(plain(0.1234567)) == "0.123457"
 
 
 def test_lengths_of_time_read_as_minutes_and_hours() -> None:

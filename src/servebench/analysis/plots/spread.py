@@ -12,7 +12,7 @@ from servebench.analysis.numbers import count, significant
 from servebench.analysis.plots.figure import Plot, PlotData, axis_unit, figure
 from servebench.analysis.source import RunData
 from servebench.analysis.windows import phase_windows
-from servebench.metrics import METRIC_BY_NAME, Metric, formulas
+from servebench.metrics import METRIC_BY_NAME, Metric, enough, formulas
 from servebench.metrics.columns import FloatArray
 from servebench.metrics.exact import Tally
 
@@ -74,6 +74,12 @@ def _spreads(run: RunData, metric: str) -> Iterator[_Spread]:
             yield _Spread(phase, len(mine), np.quantile(mine, _SHARES), np.quantile(mine, TABLE_QUANTILES))
 
 
+def _cells(spread: _Spread, divisor: float) -> Iterator[str]:
+    """Yield the quantiles for people; a dash where samples are too few, as in every table."""
+    for q, value in zip(TABLE_QUANTILES, spread.table, strict=True):
+        yield significant(float(value) / divisor if enough(spread.n, q) else None)
+
+
 def _plot(metric: Metric, spreads: Sequence[_Spread], by: str = "phase") -> Plot:
     unit, divisor = axis_unit(metric.unit, max(float(spread.curve[-1]) for spread in spreads))
     drawn = figure(f"{metric.title} ({unit})", "share of samples at or below", 1.0)
@@ -98,7 +104,7 @@ def _plot(metric: Metric, spreads: Sequence[_Spread], by: str = "phase") -> Plot
         figure=drawn,
         data=PlotData(
             (by, "n", *(f"{100 * q:g} %, {unit}" for q in TABLE_QUANTILES)),
-            tuple((spread.name, count(spread.n), *map(significant, spread.table / divisor)) for spread in spreads),
+            tuple((spread.name, count(spread.n), *_cells(spread, divisor)) for spread in spreads),
         ),
         log=True,
     )
