@@ -15,6 +15,7 @@ _UNIT_NS = {
     "h": 3600 * NS_PER_S,
     "d": 86400 * NS_PER_S,
 }
+_MOST_NS = 2**63 - 1
 _PART = re.compile(r"([0-9]+(?:\.[0-9]+)?|\.[0-9]+)(ns|us|ms|s|m|h|d)")
 _WHOLE = re.compile(rf"(?:{_PART.pattern})+")
 
@@ -22,7 +23,8 @@ _WHOLE = re.compile(rf"(?:{_PART.pattern})+")
 def parse_duration_ns(text: str) -> int:
     """Return the nanoseconds in a duration such as `30s`, `1h30m`, `250ms` or `1.5s`.
 
-    Raises ValueError, with an example of the right form, for a number without unit, a negative one, or anything else.
+    Raises ValueError, with an example of the right form, for a number without unit, a negative one, or anything else,
+    and for more than int64 holds.
     """
     compact = text.strip().replace(" ", "")
     if not _WHOLE.fullmatch(compact):
@@ -31,7 +33,12 @@ def parse_duration_ns(text: str) -> int:
         else:
             msg = f'"{text}" is no duration; e.g. 30s, 1h30m, 250ms'
         raise ValueError(msg)
-    return round(sum(float(number) * _UNIT_NS[unit] for number, unit in _PART.findall(compact)))
+    total = sum(float(number) * _UNIT_NS[unit] for number, unit in _PART.findall(compact))
+    if total > _MOST_NS:
+        shown = compact if len(compact) <= 40 else f"{compact[:37]}..."
+        msg = f'"{shown}" is longer than 292 years'
+        raise ValueError(msg)
+    return round(total)
 
 
 def format_duration(ns: int) -> str:

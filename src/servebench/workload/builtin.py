@@ -41,7 +41,7 @@ DATA_FILES: dict[str, str] = {
 }
 """Builtin name to file or folder below `servebench/workload/data`."""
 
-_LFS_HEAD = b"version https://git-lfs.github.com/spec/"
+LFS_HEAD = b"version https://git-lfs.github.com/spec/"
 _GZIP_HEAD = b"\x1f\x8b"
 _BOM = b"\xef\xbb\xbf"
 
@@ -76,8 +76,8 @@ def open_data(path: str) -> Iterator[BinaryIO]:
         with data_path(path).open("rb") as raw:
             packed = raw.peek(2)[:2] == _GZIP_HEAD
             with io.BufferedReader(gzip.GzipFile(fileobj=raw)) if packed else raw as stream:
-                head = stream.peek(len(_LFS_HEAD))
-                if head.startswith(_LFS_HEAD):
+                head = stream.peek(len(LFS_HEAD))
+                if head.startswith(LFS_HEAD):
                     msg = f"{path} is a Git LFS pointer and not the data; try: git lfs pull"
                     raise InputError(msg)
                 if head.startswith(_BOM):

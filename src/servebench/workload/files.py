@@ -1,5 +1,6 @@
 """Know the files that a workload names: where they are, and what is wrong with that."""
 
+import re
 from pathlib import Path
 
 from servebench.core.errors import InputError
@@ -9,6 +10,8 @@ from servebench.workload.model import TraceSlice
 from servebench.workload.places import Place, Wrong
 from servebench.workload.spec_prompts import SHIPPED_TRACES, TraceSpec
 from servebench.workload.traces import FOLDERS, read_trace, whole_seconds_ns
+
+_URL = re.compile(r"[a-z][a-z0-9+.-]*://")
 
 
 class Files:
@@ -25,7 +28,9 @@ class Files:
         try:
             there = data_path(chosen)
             if not (there.is_file() or (folder and there.is_dir())):
-                self.wrongs.append(Wrong(place, f"there is no file {'or folder ' if folder else ''}{chosen}"))
+                self.wrongs.append(Wrong(place, _no_file(there, chosen, path or "", folder=folder)))
+        except OSError as error:
+            self.wrongs.append(Wrong(place, f"cannot read {_short(chosen)}: {error.strerror}"))
         except InputError as error:
             self.wrongs.append(Wrong(place, str(error)))
         return chosen
@@ -51,3 +56,22 @@ class Files:
             self.wrongs.append(Wrong((*place, "start"), message))
             return 0
         return whole_seconds_ns(trace, part.start_ns)
+
+
+def _no_file(place: Path, chosen: str, written: str, *, folder: bool) -> str:
+    """Return why a path is no file that can be read, which may be more than that nothing is there."""
+    wanted = "a file or folder" if folder else "a file"
+    if _URL.match(written):
+        return f"{_short(written)} is a URL; {wanted} of this machine is wanted: download it"
+    if place.is_dir():
+        return f"{chosen} is a folder; a file is wanted"
+    if place.exists():
+        return f"{chosen} is a pipe or device; {wanted} is wanted, since it is read more than once"
+    if place.is_symlink():
+        return f"{chosen} is a link to nothing, or to itself"
+    hint = "; ~ is not expanded here" if written.startswith("~") else ""
+    return f"there is no file {'or folder ' if folder else ''}{chosen}{hint}"
+
+
+def _short(path: str) -> str:
+    return path if len(path) <= 200 else f"{path[:197]}..."

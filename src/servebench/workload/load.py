@@ -6,7 +6,7 @@ All faults of a file come in one SpecError, each with its line.
 from pathlib import Path
 
 from servebench.core.errors import Fault, InputError, SpecError
-from servebench.workload.builtin import data_path
+from servebench.workload.builtin import LFS_HEAD, data_path
 from servebench.workload.model import Workload
 from servebench.workload.places import Spec, Wrong, checked, checked_as, place_of
 from servebench.workload.resolve import resolve
@@ -63,6 +63,9 @@ def _text(place: Path, shown: str, what: str) -> str:
         raise InputError(msg) from error
     if len(data) > MAX_BYTES:
         msg = f"{shown} has {len(data)} bytes; one file has at most {MAX_BYTES}"
+        raise InputError(msg)
+    if data.startswith(LFS_HEAD):
+        msg = f"{shown} is a Git LFS pointer and not the {what}; try: git lfs pull"
         raise InputError(msg)
     try:
         return data.decode("utf-8-sig")

@@ -10,7 +10,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from servebench.core.units import NS_PER_MS, NS_PER_S
+from servebench.core.errors import InputError
+from servebench.core.units import NS_PER_MS, NS_PER_S, format_duration
 from servebench.workload.arrivals import arrivals
 from servebench.workload.draw import Drawer, is_of_trace, recorded
 from servebench.workload.lengths import NONE, Tokens, fits
@@ -89,6 +90,10 @@ def replayed(workload: Workload, index: int, at: Position, drawer: Drawer, trace
     if part is None:
         msg = f"phase {phase.name} replays no trace"
         raise ValueError(msg)
+    if trace.end_ns is None and part.start_ns > trace.offset_ns[-1]:
+        end = format_duration(int(trace.offset_ns[-1]))
+        msg = f"phase {phase.name} starts at {format_duration(part.start_ns)} of {trace.path}, which ends at {end}"
+        raise InputError(msg)
     rows = _kept_rows(workload, part, trace, notes)
     # Dividing by the speed may round the last rows up to the very end, which is outside the phase.
     recorded_ns = _unticked(workload, index, trace.offset_ns[rows] - part.start_ns, notes)

@@ -86,11 +86,26 @@ def _wrong(details: ErrorDetails, value: object, kind_of_file: type[BaseModel]) 
 
 
 def _follows(details: ErrorDetails, found: Sequence[ErrorDetails]) -> bool:
-    """Say whether an error only follows from others: a list that is too short because its items are wrong."""
-    loc = details["loc"]
-    return details["type"] == "too_short" and any(
-        other["loc"][: len(loc)] == loc for other in found if other != details
-    )
+    """Say whether an error only follows from others: a list that is too short because its items are wrong.
+
+    Of what may be a word or a list, pydantic tells why it is neither; one of the two is what was meant.
+    """
+    loc, others = details["loc"], [other for other in found if other != details]
+    if details["type"] == "too_short":
+        return any(other["loc"][: len(loc)] == loc for other in others)
+    if (
+        not loc
+        or not _is_unnamed_member(loc[-1])
+        or not any(other["loc"][: len(loc) - 1] == loc[:-1] for other in others)
+    ):
+        return False
+    is_list = isinstance(details["input"], list | tuple | dict)
+    return is_list == (details["type"] == "literal_error")
+
+
+def _is_unnamed_member(part: str | int) -> bool:
+    """Say whether a part of a location is what pydantic calls a member of a union that has no name in the file."""
+    return isinstance(part, str) and part.startswith(("literal[", "tuple["))
 
 
 def _message(details: ErrorDetails, key: str) -> str:
@@ -176,7 +191,7 @@ def _path_in(loc: Place, value: object) -> Place:
     for depth, part in enumerate(loc):
         if _has(at, part):
             at = at[part]
-        elif depth < len(loc) - 1 or _is_member(part, at):
+        elif depth < len(loc) - 1 or _is_member(part, at) or _is_unnamed_member(part):
             continue
         path.append(part)
     return tuple(path)

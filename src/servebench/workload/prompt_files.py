@@ -129,6 +129,8 @@ def _json_row(line: bytes, number: int, at: int) -> Row:
         message = f"no JSON: {error.msg} at column {error.colno}"
     except RecursionError:
         message = "nested too deeply"
+    except ValueError as error:  # what Python does not read although it is JSON: a number of thousands of digits
+        message = f"no JSON that can be read: {str(error).partition(';')[0]}"
     return Row(number, None, message)
 
 
@@ -142,11 +144,16 @@ def _array_items(stream: BinaryIO, source: str) -> Iterator[Row]:
         here = at if skipped is None else skipped.end()
         line += text.count("\n", at, here)
         if begun and text.startswith("]", here):
+            if text[here + 1 :].strip() or stream.read(_CHUNK).strip():
+                raise SpecError(
+                    source, [Fault(place="text", message="more follows behind the end of the array", line=line)]
+                )
             return
         try:
             value, end = decoder.raw_decode(text, here)
-        except (json.JSONDecodeError, RecursionError) as error:
-            if ended or isinstance(error, RecursionError) or len(text) - here > MOST_ITEM_CHARACTERS:
+        except (ValueError, RecursionError) as error:
+            cut = isinstance(error, json.JSONDecodeError)  # anything else is no better with more text
+            if ended or not cut or len(text) - here > MOST_ITEM_CHARACTERS:
                 raise SpecError(source, [_no_item(error, line, text, here)]) from error
             chunk = stream.read(_CHUNK)
             ended = not chunk
@@ -161,7 +168,8 @@ def _array_items(stream: BinaryIO, source: str) -> Iterator[Row]:
 def _no_item(error: Exception, line: int, text: str, here: int) -> Fault:
     if isinstance(error, json.JSONDecodeError) and len(text) - here <= MOST_ITEM_CHARACTERS:
         return Fault(place="text", message=f"no JSON: {error.msg}", line=line + text.count("\n", here, error.pos))
-    return Fault(place="text", message="an item of the array is nested too deeply, or too long", line=line)
+    message = "an item of the array is nested too deeply, too long, or has a number that is"
+    return Fault(place="text", message=message, line=line)
 
 
 def _utf8(reader: codecs.IncrementalDecoder, chunk: bytes, source: str, line: int, *, final: bool) -> str:

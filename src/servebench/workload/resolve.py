@@ -40,6 +40,7 @@ from servebench.workload.spec import (
 )
 from servebench.workload.spec_load import AnyPhase, ClosedLoad, DiurnalPhase, OpenLoad, ReplayPhase
 from servebench.workload.spec_requests import RequestsSpec
+from servebench.workload.words import LONGEST_NS
 
 QUICK_PROMPTS = ("mt-bench", "self-instruct")
 
@@ -186,6 +187,8 @@ def _replay(phase: ReplayPhase, place: Place, files: Files) -> Phase:
     part = msgspec.structs.replace(part, length_ns=length_ns)
     # Rounded up: the last row of the slice, at less than length_ns, must come before the end.
     duration_ns = math.ceil(length_ns / phase.speed)
+    if duration_ns > LONGEST_NS:
+        files.wrongs.append(Wrong((*place, "speed"), f"{phase.speed:g} makes the phase longer than 366d"))
     return Phase(name=phase.name, shape="replay", duration_ns=duration_ns, measured=phase.measured, replay=part)
 
 

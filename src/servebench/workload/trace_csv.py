@@ -217,5 +217,7 @@ def _seconds_ns(text: str) -> int:
 def _zone_ns(zone: str | None) -> int:
     if zone is None or zone == "Z":
         return 0
-    sign = -1 if zone[0] == "-" else 1
-    return sign * (int(zone[1:3]) * 3600 + int(zone[4:6]) * 60) * NS_PER_S
+    sign, hours, minutes = -1 if zone[0] == "-" else 1, int(zone[1:3]), int(zone[4:6])
+    if hours > 23 or minutes > 59:
+        raise ValueError(zone)
+    return sign * (hours * 3600 + minutes * 60) * NS_PER_S
