@@ -167,6 +167,7 @@ def test_without_a_terminal_progress_is_plain_lines_without_escapes(tmp_path: Pa
     manifest_of(only_run(tmp_path), done.returncode)
     assert not {"\x1b", "\r"} & set(done.stdout + done.stderr)
     assert re.search(r"^\d\d:\d\d:\d\d[+-]\d\d:\d\d steady \d+% sent \d+/\d+ ", done.stderr, re.MULTILINE)
+    assert len(done.stderr.partition("steady ")[0].splitlines()) <= 6, "few words before the first request"
     assert not (only_run(tmp_path) / "report.html").exists()
 
 

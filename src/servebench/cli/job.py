@@ -1,5 +1,6 @@
 """Know one headless run from its start to its verdict."""
 
+import threading
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,6 +15,8 @@ from servebench.core.target import parse_target
 from servebench.core.units import NS_PER_S
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from servebench.cli.screen import View
     from servebench.workload.model import Workload
 
@@ -38,7 +41,10 @@ def execute(job: Job) -> Ended:
     text = dump_yaml(job.workload)
     kept: set[str] = set()
 
-    def keep_workload(status: Status) -> None:
+    load_ahead = _loading_ahead()
+
+    def on_status(status: Status) -> None:
+        load_ahead(status)
         if status.folder and status.folder not in kept and Path(status.folder).is_dir():
             kept.add(status.folder)
             (Path(status.folder) / "workload.yaml").write_text(text, encoding="utf-8")
@@ -49,12 +55,32 @@ def execute(job: Job) -> Ended:
             display = make_display(job.progress, lambda: _view(job))
             try:
                 drain_s = job.launch.drain_ns / NS_PER_S
-                code = watch(cluster, display, stops, drain_s=drain_s, on_status=keep_workload)
+                code = watch(cluster, display, stops, drain_s=drain_s, on_status=on_status)
             finally:
                 display.close()
         finally:
             cluster.close()
         return conclude(cluster, code, job.wanted, asked_to_stop=stops.count > 0)
+
+
+def _loading_ahead() -> "Callable[[Status], None]":
+    """Return what begins, once a run is closed, to load what merging and reporting need, in a thread.
+
+    From then on Locust's master only waits, for 1.5 s, for its workers to go; loading takes as long.
+    """
+
+    def load() -> None:
+        import servebench.analysis.digest
+        import servebench.analysis.merge
+        import servebench.analysis.report  # noqa: F401 - only loaded
+
+    thread = threading.Thread(target=load, name="loading")
+
+    def begin(status: Status) -> None:
+        if status.state == "closed" and thread.ident is None:
+            thread.start()
+
+    return begin
 
 
 def _view(job: Job) -> "View":
