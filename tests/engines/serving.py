@@ -19,7 +19,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from tests.engines.engines import Engine, Places
 from tests.engines.installing import ROOT, installed
 
-READY_LIMIT_S = 180
+READY_LIMIT_S = 400
 CORES = sorted(os.sched_getaffinity(0))
 ENGINE_CORE, CLIENT_CORE = CORES[-1], CORES[0]
 HURRY = ("sh", "-c", 'chrt -r -p 1 $$ > /dev/null 2>&1; exec "$@"', "hurry")
