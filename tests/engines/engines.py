@@ -254,16 +254,16 @@ VLLM = Engine(
         e2e="vllm:e2e_request_latency_seconds",
     ),
     params={"ignore_eos": True},
-    back_s=60,
+    back_s=120,
 )
 
 TRANSFORMERS = Engine(
     name="transformers",
-    said="transformers",
+    said="transformers serve",
     model="{home}/model",
     recipe=Recipe(
         name="transformers",
-        pip=(("torch==2.13.0",), ("transformers[serving]==5.19.0", "accelerate")),
+        pip=(("torch==2.13.0",), ("transformers[serving]==5.19.0", "accelerate", "requests")),
         prepare=(str(PROGRAMS / "tiny_model.py"), "{home}/model", "--weights"),
         python=((3, 11),),
     ),
@@ -271,7 +271,7 @@ TRANSFORMERS = Engine(
         [str(places.home / "bin" / "transformers"), "serve", "--host", "127.0.0.1", "--port", str(places.port)]
     ],
     ready="/health",
-    environment=lambda _: {"HF_HUB_OFFLINE": "1"},
+    environment=lambda places: {"HF_HUB_OFFLINE": "1", "HF_HUB_CACHE": str(places.folder)},
     exact_lengths=False,
     has_metrics=False,
     back_s=40,

@@ -141,6 +141,7 @@ def page(body: object) -> bytes:
 
 
 MOVED = b"HTTP/1.1 307 Temporary Redirect\r\nlocation: /metrics/\r\ncontent-length: 0\r\n\r\n"
+TINY = page({"object": "list", "data": [{"id": "/srv/llmlab/models/tinyllama-w", "object": "model"}]})
 MOCK = page({"object": "list", "data": [{"id": "mock", "object": "model", "owned_by": "openai"}]})
 
 
@@ -158,7 +159,16 @@ MOCK = page({"object": "list", "data": [{"id": "mock", "object": "model", "owned
             ("models/llamacpp", "metrics/llama-server", "data/llama-server/chat_stream_usage", "models/llamacpp"),
             id="llama-server",
         ),
-        pytest.param(None, (MOCK, NOT_FOUND, "data/transformers-serve/chat_stream_usage", MOCK), id="transformers"),
+        pytest.param(
+            "transformers serve",
+            (TINY, NOT_FOUND, "data/transformers-serve/chat_stream_usage", TINY),
+            id="transformers",
+        ),
+        pytest.param(
+            None,
+            (MOCK, NOT_FOUND, "data/transformers-serve/chat_stream_usage", MOCK),
+            id="another model than was asked",
+        ),
         pytest.param(
             "MLServer",
             (

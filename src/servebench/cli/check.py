@@ -17,6 +17,7 @@ from servebench.cli.finish import next_command
 from servebench.cli.probe import Prober
 from servebench.cli.recognise import (
     NATIVE_ENDPOINT,
+    by_answer,
     gateway,
     kserve_server,
     listed_models,
@@ -116,7 +117,7 @@ def _gather(prober: Prober, *, model: str | None, endpoint: str | None) -> Facts
         place=prober.target.authority,
         http_version=prober.http_version,
         connect_ms=prober.caller.connect_ms,
-        server=gateway(streamed.header_names) or server,
+        server=gateway(streamed.header_names) or server or by_answer(wanted, streamed.answer.model),
         models=models,
         model=wanted,
         endpoint=asked.name,

@@ -56,6 +56,11 @@ def kserve_server(about: Any) -> tuple[str | None, str]:  # noqa: ANN401 - whate
     return known, NATIVE_ENDPOINT.get(known, "kserve-v2")
 
 
+def by_answer(asked: str | None, answered: str | None) -> str | None:
+    """Return the server by what it calls the model: transformers serve names its revision too."""
+    return "transformers serve" if asked is not None and answered == f"{asked}@main" else None
+
+
 def gateway(header_names: Iterable[str]) -> str | None:
     """Return the gateway that an answer came through; its list of models may hide it."""
     return "LiteLLM" if any(name.startswith("x-litellm") for name in header_names) else None
