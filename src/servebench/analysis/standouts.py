@@ -66,15 +66,17 @@ def not_kept_up(scene: Scene) -> str | None:
 
     Levels too short against the length of a request are passed over: their answers fall into the next one. So are
     shortfalls that the requests open at the edges of the level explain: with L open on average, the numbers open at its
-    start and its end differ by about sqrt(2 L).
+    start and its end differ by about sqrt(2 L), and by L more where the level began the run, with none open. A queue
+    that grows all along leaves 2 L open.
     """
     for point in scene.curve:
         typical_ms = point.latency["e2e"].p50
         if typical_ms is None or point.level.window.seconds < LEVEL_LENGTHS * typical_ms / 1000:
             continue
         sent, achieved = point.sent_per_s, point.achieved_per_s
-        by_chance = EDGE_SIGMAS * sqrt(2 * point.in_flight_mean)
-        if achieved < KEPT_UP * sent and (sent - achieved) * point.level.window.seconds > by_chance:
+        began_empty = point.in_flight_mean if point.level.window.start_ns == 0 else 0.0
+        at_edges = EDGE_SIGMAS * sqrt(2 * point.in_flight_mean) + began_empty
+        if achieved < KEPT_UP * sent and (sent - achieved) * point.level.window.seconds > at_edges:
             where = (
                 point.level.phase if point.level.step is None else f"{point.level.phase}, level {point.level.step + 1}"
             )

@@ -42,6 +42,24 @@ def test_a_shortfall_that_open_requests_explain_is_no_finding(tmp_path: Path) ->
     assert "answered well" not in sentences(tmp_path, late, 20)
 
 
+def long_tail(count: int, per_s: int, first_s: int = 0) -> list[Row]:
+    """Return requests at an even rate of which 9 in 20 take 12 s, the others half a second."""
+    lengths = [12_000 if (9 * k) % 20 < 9 else 500 for k in range(count)]
+    return [row(k, sent_ns=first_s * S + k * S // per_s, ttft_ns=ms * MS - 30 * MS) for k, ms in enumerate(lengths)]
+
+
+def test_requests_open_at_the_end_of_a_run_that_began_with_none_are_no_finding(tmp_path: Path) -> None:
+    assert "answered well" not in sentences(tmp_path, long_tail(120, 4), 30)
+
+
+def test_a_queue_that_grows_from_the_first_moment_is_a_finding(tmp_path: Path) -> None:
+    # 8 a second are sent, 6.9 answered: each waits longer than the one before it.
+    rows = [
+        row(k, sent_ns=k * S // 8, ttft_ns=round(k * S * (1 / 6.9 - 1 / 8)) + 10 * MS, gap_ns=0) for k in range(960)
+    ]
+    assert "At 8.00 req/s sent (load) 6.90 req/s were answered well" in sentences(tmp_path, rows, 120)
+
+
 def test_a_level_shorter_than_ten_requests_is_not_judged(tmp_path: Path) -> None:
     rows = [row(k, sent_ns=k * 10 * MS, ttft_ns=900 * MS) for k in range(100)]
     assert "answered well" not in sentences(tmp_path, rows, 1)
