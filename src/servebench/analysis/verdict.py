@@ -112,7 +112,9 @@ def _broken(facts: Facts) -> Iterator[str]:
             f"{facts.impossible:,} of {facts.ok:,} answers hold times that cannot be, such as a token before the "
             "request or an end before the last token: a clock was set, or the parts are not of a run. Run again"
         )
-    if not facts.ok:
+    if not facts.ok and facts.part_faults and not books.rows:
+        yield "no part could be used; what is wrong with each stands below"
+    elif not facts.ok:
         yield "no measured request was answered well; look at the outcomes, then: servebench run … with one request"
     for phase in facts.phases:
         yield from _phase_faults(phase)

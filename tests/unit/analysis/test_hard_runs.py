@@ -100,6 +100,15 @@ def test_a_part_with_a_row_that_no_worker_writes_is_not_used(
     assert found.counts.ok == pq.read_metadata(other).num_rows
 
 
+def test_a_run_of_which_no_part_can_be_used_says_that_first_and_asks_for_no_other_run(tmp_path: Path) -> None:
+    made = rows()
+    all_rows(output_tokens=-1)(made)
+    code, said, _ = look(written(tmp_path / "run", made))
+    assert code == 3
+    assert said.startswith("no part could be used; what is wrong with each stands below")
+    assert "servebench run" not in said
+
+
 def test_lists_that_one_row_has_too_long_do_not_make_up_for_those_that_another_has_too_short(tmp_path: Path) -> None:
     made = rows()
     made[0]["chunk_kind"] = made[0]["chunk_kind"][:-1]
