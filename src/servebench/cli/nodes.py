@@ -37,7 +37,9 @@ from servebench.core.errors import InputError
 @option("--bind", group="Processes", metavar="HOST[:PORT]", default="0.0.0.0:5557", show_default=True)
 @option("--web-host", group="Processes", default="127.0.0.1", show_default=True, help="Where the web page listens.")
 @option("--web-port", group="Processes", type=click.IntRange(1, 65535), default=8089, show_default=True)
-@option("--keep-going", group="Load", is_flag=True, help="Go on although the first 20 requests all failed.")
+@option(
+    "--keep-going", group="Load", is_flag=True, help="Go on although the first 20 requests failed or came in one piece."
+)
 @option("--drain", group="Load", type=Duration(), default="30s", show_default=True, help="Wait after a stop.")
 @option("--out", group="Results", type=click.Path(path_type=Path), default="runs", show_default=True, help="Folder.")
 @option(

@@ -87,7 +87,9 @@ class Nodes:
 @option("--output-tokens", group="Without a workload file", type=click.IntRange(1), help="Limit of each answer.")
 @option("--seed", group="Load", type=click.IntRange(0), help="Another seed than the workload's.")
 @option("--drain", group="Load", type=Duration(), default="30s", show_default=True, help="Wait after a stop.")
-@option("--keep-going", group="Load", is_flag=True, help="Go on although the first 20 requests all failed.")
+@option(
+    "--keep-going", group="Load", is_flag=True, help="Go on although the first 20 requests failed or came in one piece."
+)
 @option("--workers", group="Processes", type=click.IntRange(1), help="Local workers; default: cores - 1.")
 @option("--expect-workers", group="Processes", type=click.IntRange(1), help="Start none here, wait for N others.")
 @option("--bind", group="Processes", metavar="HOST[:PORT]", help="Where workers of other nodes connect.")

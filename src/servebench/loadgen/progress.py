@@ -79,6 +79,11 @@ class LiveView:
         for name in LATENCIES:
             self._second[name].merge(getattr(status, name))
 
+    @property
+    def first_tokens(self) -> int:
+        """How many answers had a first token since the run began."""
+        return len(self.whole["ttft"]) + len(self._second["ttft"])
+
     def lost(self, worker_id: str) -> None:
         """Forget what a worker has in flight and how it is; what it has sent stays counted."""
         totals = self._totals.get(worker_id)
@@ -193,6 +198,14 @@ def sum_totals(totals: Iterable[Totals]) -> Totals:
             for word, count in theirs.items():
                 mine[word] = mine.get(word, 0) + count
     return Totals(**sums, outcomes=outcomes, error_classes=classes, beyond=beyond)
+
+
+def unstreamed(total: Totals, first_tokens: int) -> str | None:
+    """Return why a run that asks for streams should not go on: of many good answers not one had a first token."""
+    answered = total.outcomes.get("ok", 0)
+    if first_tokens or answered < HOPELESS_N:
+        return None
+    return f"the first {answered} answers came in one piece, not as streams, so TTFT cannot be measured"
 
 
 def hopeless(total: Totals) -> str | None:

@@ -6,7 +6,15 @@ import os
 import pytest
 
 from servebench.loadgen.messages import Health, Status, Totals
-from servebench.loadgen.progress import MAX_PHASES, LiveView, ProgressPipe, hopeless, sum_totals, worst_health
+from servebench.loadgen.progress import (
+    MAX_PHASES,
+    LiveView,
+    ProgressPipe,
+    hopeless,
+    sum_totals,
+    unstreamed,
+    worst_health,
+)
 from servebench.loadgen.sketch import Sketch
 
 
@@ -118,6 +126,23 @@ HOPELESS = {
 def test_a_run_is_hopeless_when_twenty_requests_failed_and_none_went_well(name: str) -> None:
     totals, why = HOPELESS[name]
     assert hopeless(totals) == why
+
+
+def test_a_run_of_streams_is_hopeless_when_twenty_good_answers_came_in_one_piece() -> None:
+    why = "the first 20 answers came in one piece, not as streams, so TTFT cannot be measured"
+    assert unstreamed(Totals(outcomes={"ok": 20}), 0) == why
+    assert unstreamed(Totals(outcomes={"ok": 20}), 1) is None
+    assert unstreamed(Totals(outcomes={"ok": 19, "timeout": 9}), 0) is None
+
+
+def test_first_tokens_are_counted_at_once_and_stay_counted() -> None:
+    view = LiveView()
+    assert view.first_tokens == 0
+    view.take(status("a", Totals(), 100_000_000))
+    assert view.first_tokens == 1
+    view.tick(1.0, "calm")
+    view.take(status("b", Totals(), 100_000_000))
+    assert view.first_tokens == 2
 
 
 def test_every_ten_seconds_a_dot_tells_load_and_latency_of_those_ten() -> None:

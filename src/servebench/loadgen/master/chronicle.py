@@ -13,7 +13,7 @@ from servebench.loadgen.master.journal import Journal
 from servebench.loadgen.master.runbook import Runbook
 from servebench.loadgen.master.stop_rules import StopWatch
 from servebench.loadgen.messages import Status
-from servebench.loadgen.progress import LiveView, ProgressPipe, hopeless
+from servebench.loadgen.progress import LiveView, ProgressPipe, hopeless, unstreamed
 from servebench.loadgen.scrape.pages import PlacesToAsk
 from servebench.loadgen.scrape.scraper import EngineScrape
 from servebench.shards.parts import PartIdentity
@@ -36,6 +36,8 @@ class Chronicle:
     scrape: EngineScrape | None = None
     give_up: Callable[[str], None] | None = None
     """Told once why a run should end of which nothing goes well; None = it goes on all the same."""
+    streams: bool = False
+    """Whether answers are asked for as streams."""
     watch: StopWatch | None = None
     """The workload's rules for ending early, None without."""
     end: Callable[[str], None] | None = None
@@ -81,7 +83,10 @@ class Chronicle:
         if self.give_up is None and self.watch is None:
             return
         totals = self.view.totals()
-        if self.give_up is not None and (why := hopeless(totals)) is not None:
+        why = hopeless(totals)
+        if why is None and self.streams:
+            why = unstreamed(totals, self.view.first_tokens)
+        if self.give_up is not None and why is not None:
             give_up, self.give_up = self.give_up, None
             self.pipe.event("gave_up", f"Stopping: {why}.")
             give_up(why)

@@ -56,6 +56,7 @@ from servebench.shards.folder import create_run_folder, new_run_id, new_token
 from servebench.shards.manifest import Manifest, write_manifest
 from servebench.shards.reader import file_sha256
 from servebench.shards.schema import SCHEMA_VERSION
+from servebench.wire.endpoints import ENDPOINTS
 from servebench.workload.codec import decode_workload, encode_workload, workload_hash
 from servebench.workload.model import Workload
 from servebench.workload.schedule import Schedule
@@ -267,6 +268,7 @@ class MasterRole:
         end = partial(run.request_stop, drain_ns=min(self._settings.drain_ns, GIVE_UP_DRAIN_NS))
         if not self._settings.keep_going and not run.by_hand:  # by hand, the operator sees it and decides
             chronicle.give_up = end
+            chronicle.streams = workload.requests.stream and ENDPOINTS[workload.target.endpoint].streams
         if workload.stop is not None:
             chronicle.watch, chronicle.end = StopWatch(workload.stop, workload.objectives, planned), end
 
