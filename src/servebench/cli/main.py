@@ -123,6 +123,9 @@ def _outcome(arguments: list[str]) -> int:
         return fail(str(error), error.exit_code)
     except BrokenPipeError:
         raise
+    except SystemExit as error:
+        # click ends the process itself, with 1, where nobody reads the output any more: that is our code for a miss.
+        raise BrokenPipeError from error
     except Exception as error:  # noqa: BLE001 - the top of the process: what arrives here is our own fault
         return fail(_bug(error, shown="--debug" in arguments), ExitCode.HARNESS)
     return int(code) if isinstance(code, int) else ExitCode.OK

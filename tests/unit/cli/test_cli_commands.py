@@ -178,6 +178,20 @@ def test_output_cut_short_by_its_reader_is_no_error() -> None:
     assert done.stderr == ""
 
 
+def test_output_that_nobody_reads_is_no_missed_objective() -> None:
+    unread, ours = os.pipe()
+    os.close(unread)
+    with os.fdopen(ours, "wb") as output:
+        done = subprocess.run(
+            [sys.executable, "-m", "servebench.cli", "schema"],
+            stdout=output,
+            stderr=subprocess.PIPE,
+            check=False,
+            env={**os.environ, "PYTHONPATH": str(ROOT / "src")},
+        )
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
 def test_locust_knows_every_flag_that_passes_through() -> None:
     code = (
         "import sys, json\n"
