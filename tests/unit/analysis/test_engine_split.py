@@ -1,5 +1,6 @@
 """Where the time of a request goes: parts worked out by hand, and when a part is said to grow."""
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from servebench.analysis.engine_side import ServerSide, server_side
 from servebench.analysis.engine_split import ClientMeans, EngineMeans, How, Part, Split, parts_of
 from servebench.analysis.numbers import UNDEFINED
 from servebench.analysis.page.server import server_tables
+from servebench.analysis.report import write_report
 from servebench.analysis.run import open_run
 from servebench.analysis.source import load_run
 from servebench.analysis.windows import Level
@@ -191,6 +193,22 @@ def test_a_counter_that_a_page_shows_late_is_drawn_from_then_on(tmp_path: Path) 
     assert line.name == "answers from its cache"
     assert line.x == pytest.approx(range(5, 11))
     assert line.y[-1] == pytest.approx(100 * 5 / 10)
+
+
+def test_each_largest_value_in_the_words_below_a_plot_has_its_unit(tmp_path: Path) -> None:
+    rows = [row(k, sent_ns=k * S // 2) for k in range(20)]
+    folder = write_run(tmp_path / "run", RunSpec(rows=rows, phases=[steady("load", 0, 10)]))
+    gauges = {"running": 3, "waiting": 1, "kv_usage": 0.4, "batch_size": 2}
+    write_pages(folder, [(t * S, counters(3 * t, ttft=0.09, queue=0.01, e2e=0.4) | gauges) for t in range(11)])
+    hardware = [(t * S, {"gpu_busy": 0.5, "gpu_power": 300.0}) for t in range(11)]
+    write_pages(folder, hardware, kind="hardware", dialect="dcgm", source="http://127.0.0.1:9400/metrics")
+    page = write_report(folder).read_text(encoding="utf-8")
+    said = re.findall(r"at most [\d.,]*\d(.{1,9})", page.partition("<script")[0] + page.rpartition("</script>")[2])
+    assert len(said) >= 8
+    units = (" requests", " ms", " tok/s", " %", " W", " s", "/s", " per", " sent", " of", " open")
+    assert [rest for rest in said if not rest.startswith(units)] == []
+    assert re.search(r"KV cache in use at most 40.0 %", page)
+    assert re.search(r"at most 300 W", page)
 
 
 def test_tables_say_what_is_measured_and_what_is_missing(tmp_path: Path) -> None:

@@ -121,7 +121,7 @@ def _in_flight(series: Timeline, coarse: Timeline, shading: Shading) -> Plot:
     drawn = figure("time since start (s)", "requests in flight", top * 1.1)
     drawn.add_trace(line(series.start_s, np.round(series.in_flight, 3), "in flight", palette.IN_FLIGHT))
     drawn.update_layout(showlegend=False)
-    summary = f"Mean number of open requests, at most {significant(top)}."
+    summary = f"Mean number of requests that are open, at most {significant(top)} requests."
     drawn, data = shade(drawn, shading), columns(from_s=coarse.start_s, in_flight=coarse.in_flight)
     return Plot(name="in-flight", title="In flight", summary=summary, figure=drawn, data=data, group="time")
 

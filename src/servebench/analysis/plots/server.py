@@ -69,22 +69,27 @@ def server_plots(side: ServerSide, run: RunData, series: Timeline, shading: Shad
     sides = Sides(run, series, side.telemetry)
     split = (_split_plot(side.splits),) if side.splits else ()
     drawn = (
-        _over_time("server-requests", "Client in flight, server running and waiting", "requests", _requests),
-        _over_time("server-ttft", "TTFT of client and server", "TTFT (ms)", _ttft),
-        _over_time("server-stages", "Stages by the server's metrics", "mean (ms)", _stages),
-        _over_time("server-tokens", "Tokens by the server's metrics", "tokens per second", _tokens),
-        _over_time("server-shares", "KV cache and cache hits", "share (%)", _shares),
-        _over_time("server-batches", "Requests in a batch", "requests", _batches),
-        _over_time("hardware", "Hardware: busy", "share (%)", _busy),
-        _over_time("power", "Hardware: power", "W", _power),
+        _over_time(
+            "server-requests", "Client in flight, server running and waiting", ("requests", "requests"), _requests
+        ),
+        _over_time("server-ttft", "TTFT of client and server", ("TTFT (ms)", "ms"), _ttft),
+        _over_time("server-stages", "Stages by the server's metrics", ("mean (ms)", "ms"), _stages),
+        _over_time("server-tokens", "Tokens by the server's metrics", ("tokens per second", "tok/s"), _tokens),
+        _over_time("server-shares", "KV cache and cache hits", ("share (%)", "%"), _shares),
+        _over_time("server-batches", "Requests in a batch", ("requests", "requests"), _batches),
+        _over_time("hardware", "Hardware: busy", ("share (%)", "%"), _busy),
+        _over_time("power", "Hardware: power", ("W", "W"), _power),
     )
     plots = (make(sides, shading) for make in drawn)
     return (*split, *(plot for plot in plots if plot is not None))
 
 
 def _over_time(
-    name: str, title: str, y_title: str, lines_of: Callable[[Sides], list[Line]]
+    name: str, title: str, axis: tuple[str, str], lines_of: Callable[[Sides], list[Line]]
 ) -> Callable[[Sides, Shading], Plot | None]:
+    """Return what draws one plot; `axis` is the title of its upright axis, and the unit of a figure in its summary."""
+    y_title, unit = axis
+
     def make(sides: Sides, shading: Shading) -> Plot | None:
         lines = lines_of(sides)
         if all(one.name.startswith(CLIENT) for one in lines):
@@ -95,7 +100,7 @@ def _over_time(
             thin = slice(None, None, max(1, len(one.x) // MOST_POINTS))
             colour = palette.CYCLE[index % len(palette.CYCLE)]
             drawn.add_trace(line(one.x[thin], np.round(one.y[thin], 3), escape(one.name), colour, dash=one.dash))
-        said = ", ".join(f"{one.name} at most {significant(largest(one.y))}" for one in lines)
+        said = ", ".join(f"{one.name} at most {significant(largest(one.y))} {unit}" for one in lines)
         return Plot(
             name=name,
             title=title,

@@ -66,7 +66,7 @@ def tokens_plot(tracks: Sequence[Track]) -> Plot:
     return Plot(
         name="tokens-concurrency",
         title="Output by concurrency",
-        summary=f"Output tokens per second against requests in flight; at most {significant(top)}.",
+        summary=f"Output tokens per second against requests in flight; at most {significant(top)} tok/s.",
         figure=drawn,
         data=PlotData(("series", "in flight", "output tok/s"), tuple(rows)),
     )
