@@ -7,8 +7,8 @@ import click
 
 from servebench.cli.base import command, option, say
 from servebench.cli.finish import shown_path
+from servebench.cli.results import verdict_code
 from servebench.core.errors import InputError
-from servebench.core.outcomes import ExitCode, Status
 
 if TYPE_CHECKING:
     from servebench.analysis.digest import Examined
@@ -57,8 +57,7 @@ def export(*, run: Path, form: str, out: Path | None) -> int:
     else:
         _write_file(examined, form, path)
     click.echo(shown_path(path))
-    verdict = examined.digest.manifest.verdict
-    return ExitCode.INVALID if verdict is not None and verdict.status == Status.INVALID else ExitCode.OK
+    return verdict_code(examined)
 
 
 def _write_file(examined: "Examined", form: str, path: Path) -> None:

@@ -5,6 +5,7 @@ import json
 import os
 import re
 import shlex
+import shutil
 import sys
 from pathlib import Path
 
@@ -270,3 +271,27 @@ def test_the_command_that_a_summary_ends_with_works_when_it_is_pasted(said: Said
     code, table, err = said(*words[2:])
     assert code in {0, 3}, err
     assert table.startswith("metric")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("table", "RUN"),
+        ("table", "RUN", "--format", "json"),
+        ("merge", "RUN"),
+        ("report", "RUN"),
+        ("report", "RUN", "OTHER"),
+        ("cost", "RUN", "--output-price", "0.6"),
+        ("export", "RUN"),
+        ("compare", "RUN", "OTHER"),
+    ],
+    ids=" ".join,
+)
+def test_whatever_shows_an_invalid_run_says_so_and_exits_3(arguments: tuple[str, ...], said: Said, place: Path) -> None:
+    spec = RunSpec(rows=[row(0, sent_ns=0)], phases=[steady("load", 0, 1)], manifest={"planned": 50})
+    shutil.rmtree(place / "run a")
+    write_run(place / "run a", spec)
+    code, out, err = said(*arguments)
+    assert code == 3, err
+    assert "INVALID" in out + err
+    assert "49 of 50" in " ".join((out + err).split()), "with the reason"
