@@ -22,10 +22,6 @@ from tests.engines.installing import ROOT, installed
 READY_LIMIT_S = 400
 CORES = sorted(os.sched_getaffinity(0))
 ENGINE_CORE, CLIENT_CORE = CORES[-1], CORES[0]
-HURRY = ("sh", "-c", 'chrt -r -p 1 $$ > /dev/null 2>&1; exec "$@"', "hurry")
-"""What the client is started by: in real time where that is allowed. Other work on its core makes it late, and a late
-client's run is INVALID; a nice value would not do, since its processes have sessions of their own, and Linux may share
-the core out among sessions first."""
 
 
 @dataclass(slots=True)
@@ -184,7 +180,7 @@ def events(run: Path) -> list[dict[str, object]]:
 
 
 def _command(*arguments: str) -> list[str]:
-    return [*HURRY, "taskset", "-c", str(CLIENT_CORE), sys.executable, "-m", "servebench.cli", *arguments]
+    return ["taskset", "-c", str(CLIENT_CORE), sys.executable, "-m", "servebench.cli", *arguments]
 
 
 def _environment() -> dict[str, str]:
