@@ -64,9 +64,10 @@ def duckdb(folder: Path) -> None:
 
 def percentiles(folder: Path) -> None:
     """Print the same numbers by our own reader and reducers."""
-    from servebench.analysis.chunks import CHUNK_COLUMNS, event_pieces
+    from servebench.analysis.chunks import BLOCK_EVENTS, CHUNK_COLUMNS, event_pieces
     from servebench.analysis.columns import flags, words
     from servebench.analysis.time_axis import TimeAxis
+    from servebench.metrics.columns import row_blocks
     from servebench.metrics.events import chunk_gaps
     from servebench.metrics.exact import Finder, Tally
     from servebench.shards.open_part import open_part
@@ -78,9 +79,9 @@ def percentiles(folder: Path) -> None:
             table = part.read(("outcome", "measured"))
             chosen = flags(table, "measured") & (words(table, "outcome") == "ok")
             for chunks in event_pieces(part, TimeAxis(), CHUNK_COLUMNS):
-                rows = len(chunks.offsets) - 1
-                count.add(chunk_gaps(chunks, chosen[start : start + rows]).ns)
-                start += rows
+                for first, last in row_blocks(chunks.offsets, BLOCK_EVENTS):
+                    count.add(chunk_gaps(chunks.rows(first, last), chosen[start + first : start + last]).ns)
+                start += len(chunks.offsets) - 1
 
     tally = Tally()
     show_to(tally)
