@@ -24,25 +24,25 @@ command -v iptables >/dev/null || missing+=(iptables)
 command -v debootstrap >/dev/null || missing+=(debootstrap)
 if [ ${#missing[@]} -gt 0 ]; then
   echo "installing ${missing[*]}"
-  apt-get update -qq || no "apt-get update failed"
-  DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null ||
+  timeout 300 apt-get update -qq || no "apt-get update failed or took 5 minutes"
+  DEBIAN_FRONTEND=noninteractive timeout 600 apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null ||
     no "cannot install ${missing[*]}"
 fi
 
-if ! docker info >/dev/null 2>&1; then
+if ! timeout 20 docker info >/dev/null 2>&1; then
   echo "starting dockerd"
   setsid dockerd >"$state/dockerd.log" 2>&1 &
   echo $! >"$state/dockerd.pid"
   for _ in $(seq 60); do
-    docker info >/dev/null 2>&1 && break
+    timeout 5 docker info >/dev/null 2>&1 && break
     sleep 0.5
   done
-  docker info >/dev/null 2>&1 || no "dockerd does not start: $(tail -1 "$state/dockerd.log")"
+  timeout 20 docker info >/dev/null 2>&1 || no "dockerd does not start: $(tail -1 "$state/dockerd.log")"
 fi
 
 # Debian 12 has Compose v1 only; v2 and buildx of Debian 13 need nothing but its libc.
 plugins="$state/cli-plugins"
-if ! DOCKER_CONFIG="$state" docker compose version >/dev/null 2>&1; then
+if ! DOCKER_CONFIG="$state" timeout 20 docker compose version >/dev/null 2>&1; then
   echo "fetching docker compose"
   lists="$state/apt"
   mkdir -p "$lists/lists/partial" "$plugins"
@@ -52,8 +52,8 @@ if ! DOCKER_CONFIG="$state" docker compose version >/dev/null 2>&1; then
   echo "deb [signed-by=$keys] $mirror trixie main" >"$lists/sources.list"
   options=(-o "Dir::Etc::sourcelist=$lists/sources.list" -o Dir::Etc::sourceparts=- -o "Dir::State::lists=$lists/lists"
     -o "Dir::Cache::pkgcache=$lists/pkg.bin" -o "Dir::Cache::srcpkgcache=$lists/src.bin")
-  apt-get "${options[@]}" update -qq || no "Debian 13's package list cannot be had"
-  (cd "$lists" && apt-get "${options[@]}" download -qq docker-compose docker-buildx) || no "no docker compose to be had"
+  timeout 300 apt-get "${options[@]}" update -qq || no "Debian 13's package list cannot be had"
+  (cd "$lists" && timeout 300 apt-get "${options[@]}" download -qq docker-compose docker-buildx) || no "no docker compose to be had"
   for package in "$lists"/*.deb; do
     dpkg-deb -x "$package" "$lists/x"
   done
@@ -61,7 +61,7 @@ if ! DOCKER_CONFIG="$state" docker compose version >/dev/null 2>&1; then
   rm -rf "$lists"
 fi
 
-if ! docker image inspect "$image" >/dev/null 2>&1; then
+if ! timeout 20 docker image inspect "$image" >/dev/null 2>&1; then
   prefix=$("$python" -c 'import sys; print(sys.base_prefix)')
   version=$("$python" -c 'import sys; print("%d.%d" % sys.version_info[:2])')
   [ "$prefix" != /usr ] || no "needs a Python of its own prefix (pyenv), $python is Debian's"
@@ -69,8 +69,8 @@ if ! docker image inspect "$image" >/dev/null 2>&1; then
   scratch=$(mktemp -d)
   trap 'rm -rf "$scratch"' EXIT
   packages=ca-certificates,libssl3,libffi8,libsqlite3-0,zlib1g,libbz2-1.0,liblzma5,libreadline8,libexpat1,libuuid1,libgomp1
-  debootstrap --variant=minbase --include=$packages bookworm "$scratch/base" >"$state/debootstrap.log" 2>&1 ||
-    no "debootstrap failed: $(tail -1 "$state/debootstrap.log")"
+  timeout 900 debootstrap --variant=minbase --include=$packages bookworm "$scratch/base" >"$state/debootstrap.log" 2>&1 ||
+    no "debootstrap failed or took 15 minutes: $(tail -1 "$state/debootstrap.log")"
   # TLS inside builds has to accept what it accepts on this machine.
   cp /etc/ssl/certs/ca-certificates.crt "$scratch/base/etc/ssl/certs/"
   tar -C "$prefix" --exclude=__pycache__ --exclude=test --exclude='*.a' --exclude=site-packages -cf - bin include lib share |

@@ -10,7 +10,12 @@ forward=$(iptables -S FORWARD 2>/dev/null | head -1 || true)
 tests/compose/engine.sh "$1" "$state" || code=$?
 if [ "$code" -eq 0 ]; then
   export DOCKER_CONFIG=$state PYTHON_IMAGE=servebench-base:local
-  "$1" -m pytest tests/compose || code=$?
+  # Each command of the test has a deadline of its own; this one is for what nobody thought of, and is said aloud.
+  timeout --kill-after=30 1800 "$1" -m pytest tests/compose || code=$?
+  if [ "$code" -eq 124 ] || [ "$code" -eq 137 ]; then
+    echo "compose test: not done after 30 minutes; what runs:"
+    timeout 20 docker ps --all --no-trunc --format '{{.Names}}  {{.Status}}  {{.Command}}' || true
+  fi
 elif [ "$code" -eq 3 ]; then
   code=0 # the reason is printed
 fi

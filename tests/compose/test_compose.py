@@ -105,14 +105,15 @@ class Stack:
 
 
 def inspect(name: str, form: str) -> str:
-    done = subprocess.run(["docker", "inspect", "-f", form, name], capture_output=True, text=True, check=True)
+    command = ["docker", "inspect", "-f", form, name]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
     return done.stdout.strip()
 
 
 @pytest.fixture(scope="module")
 def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
     look = ["docker", "image", "inspect", BASE]
-    if shutil.which("docker") is None or subprocess.run(look, check=False, capture_output=True).returncode:
+    if shutil.which("docker") is None or subprocess.run(look, check=False, capture_output=True, timeout=60).returncode:
         pytest.skip("no container engine with the base image here; `make test-compose` makes both")
     made = Stack(tmp_path_factory.mktemp("compose"))
     made.compose("build", "sim")
@@ -158,7 +159,7 @@ def survived(stack: Stack) -> Survived:
     killed, stopped = (inspect(name, "{{.Config.Hostname}}") for name in names[:2])
     # The engine starts it again: it joins the run as a new worker.
     os.kill(int(inspect(names[0], "{{.State.Pid}}")), signal.SIGKILL)
-    subprocess.run(["docker", "stop", names[1]], check=True, capture_output=True)
+    subprocess.run(["docker", "stop", names[1]], check=True, capture_output=True, timeout=120)
     figures = stack.ask_prometheus("up", "servebench_run_running", "servebench_ttft_seconds_count")
     try:
         output, _ = run.communicate(timeout=240)
@@ -166,7 +167,7 @@ def survived(stack: Stack) -> Survived:
         events = (folder / "events.jsonl").read_text(encoding="utf-8")
         logs = stack.compose("--profile", "headless", "logs", "--tail", "30").stdout
         run.kill()
-        run.communicate()
+        run.communicate(timeout=60)
         pytest.fail(f"the run did not end\n{events}\n{logs}")
     return Survived(folder, run.returncode, output, killed, stopped, figures)
 

@@ -94,12 +94,14 @@ class Alive(msgspec.Struct, frozen=True, kw_only=True):
     """Worker, on each lease. `changes` = how many entries of the table it has.
 
     `reached`: the first seq of the plan that it has not dealt with; its own before that are handed over. 0: no plan.
+    `armed`: whether it has begun the run.
     """
 
     run_id: str
     worker_id: str
     changes: int = 0
     reached: int = 0
+    armed: bool = True
 
 
 class NeedSeqs(msgspec.Struct, frozen=True, kw_only=True):

@@ -187,6 +187,34 @@ def test_an_interrupt_while_draining_shortens_the_drain(master: Master) -> None:
     assert first["stop_ns"] == second["stop_ns"]
 
 
+def test_a_worker_that_says_it_has_not_begun_is_told_the_beginning_again(master: Master) -> None:
+    master.begin("a")
+    (first,) = master.wire.got("a", Arm)
+    master.run.on_alive(Alive(run_id="r", worker_id="a", armed=False))
+    assert [arm["epoch_monotonic_ns"] for arm in master.wire.got("a", Arm)] == [first["epoch_monotonic_ns"]] * 2
+    master.run.on_alive(Alive(run_id="r", worker_id="a", armed=True))
+    assert len(master.wire.got("a", Arm)) == 2
+
+
+def test_a_stop_is_told_again_to_those_who_are_not_done_and_whoever_outlasts_the_drain_by_far_is_given_up(
+    master: Master, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("servebench.loadgen.master.coordinator.STOP_AGAIN_NS", 0)
+    master.begin("a", "b")
+    master.run.on_closed(Closed(run_id="r", worker_id="b", begun=0, rows=0))
+    master.wire.answering.clear()
+    keeping = gevent.spawn(_keep_alive, master, "a")
+    master.run.request_stop("user", drain_ns=0)
+    master.until(lambda: len(master.wire.got("a", Stop)) >= 3)
+    assert len({stop["stop_ns"] for stop in master.wire.got("a", Stop)}) == 1
+    assert len(master.wire.got("b", Stop)) <= 1
+    assert not master.run.finished.is_set()
+    monkeypatch.setattr("servebench.loadgen.master.coordinator.OVERDUE_NS", 0)
+    assert master.run.finished.wait(LIMIT_S)
+    keeping.kill()
+    assert master.states == {"name-a": "lost", "name-b": "closed"}
+
+
 def test_a_worker_that_leaves_gives_its_share_away_before_its_last_answer(tmp_path: Path) -> None:
     master = Master(tmp_path)
     master.begin("a", "b")

@@ -44,6 +44,10 @@ ARM_AHEAD_NS = 300 * NS_PER_MS
 STOP_AHEAD_NS = 300 * NS_PER_MS
 """Sending ends this long after the word is given, so that every worker hears of it before it has gone past."""
 DRAIN_SILENT_NS = 10 * NS_PER_S
+STOP_AGAIN_NS = CLOSE_AGAIN_NS = 2 * NS_PER_S
+"""A word that a worker does not act on is given again: a reconnect swallows one now and then."""
+OVERDUE_NS = 60 * NS_PER_S
+"""A worker that is heard of and still not done so long after its drain is given up: a run ends."""
 GIVEN_UP_NS = 15 * NS_PER_S
 """A run that is over waits this long for a lost worker to return with its rows: its network may be down for 10 s."""
 ALONE_NS = 30 * NS_PER_S
@@ -68,6 +72,8 @@ class Coordinator:
         self._stop_ns: int | None = None
         self._seqs = SeqBlocks(self.run_id, order.total, self._roster, self._runbook)
         self._cancelled = False
+        self._cancelled_ns: int | None = None
+        self._stop_told_ns = 0
         self._offered_per_s = 0.0
         self._step = -1
         self._state = "preparing"
@@ -101,6 +107,7 @@ class Coordinator:
         if self._stop is None or self._cancelled:
             return
         self._cancelled = True
+        self._cancelled_ns = self._clock.now_ns() if self._clock is not None else None
         self._stop.drain_ns = 0
         if self._stop_ns is not None:
             self._roster.send(Stop(run_id=self.run_id, stop_ns=self._stop_ns, drain_ns=0))
@@ -161,6 +168,8 @@ class Coordinator:
         """Note that a worker answered its lease."""
         state = self._roster.heard(message.worker_id)
         state.changes, state.reached = message.changes, message.reached
+        if not message.armed and self._clock is not None and not self._ending:
+            self._send_arm(message.worker_id, self._clock)  # a reconnect swallowed it
         if self._table is not None and self._clock is not None:
             self._table.heard(message.worker_id, self._clock.now_ns())
 
@@ -267,8 +276,8 @@ class Coordinator:
             for worker_id in self._roster.silent(DRAIN_SILENT_NS):
                 if self._stop_ns is not None or self._roster.workers[worker_id].leaving:
                     self._note_lost(worker_id, "no sign of life")
-            if self._stop is not None and self._stop_ns is None:
-                self._send_stop(self._stop, clock)
+            if self._stop is not None:
+                self._see_to_stop(self._stop, clock)
             self._chronicle.note_phase(clock.now_ns())
             self._chronicle.judge()
             self._line()
@@ -282,11 +291,30 @@ class Coordinator:
             self.fail(HarnessError("every worker was lost; what they had written is kept"))
         return all(state.done for _, state in live)
 
-    def _send_stop(self, stop: StopOrder, clock: RunClock) -> None:
-        self._stop_ns = max(0, clock.now_ns()) + STOP_AHEAD_NS
+    def _see_to_stop(self, stop: StopOrder, clock: RunClock) -> None:
+        """Stop the workers; tell it again while some are not done, and give up those that outlast their drain by far.
+
+        A reconnect may swallow the word, and a run must end even where a worker that is heard of cannot.
+        """
+        stop_ns = self._send_stop(stop, clock) if self._stop_ns is None else self._stop_ns
+        now_ns = clock.now_ns()
+        open_still = [worker_id for worker_id, state in self._roster.live() if not state.done]
+        if now_ns - self._stop_told_ns > STOP_AGAIN_NS:
+            self._stop_told_ns = now_ns
+            self._roster.send(Stop(run_id=self.run_id, stop_ns=stop_ns, drain_ns=stop.drain_ns), open_still)
+        begun_ns = stop_ns if self._cancelled_ns is None else self._cancelled_ns
+        if now_ns > begun_ns + stop.drain_ns + OVERDUE_NS:
+            for worker_id in open_still:
+                self._note_lost(worker_id, f"not done {OVERDUE_NS // NS_PER_S} s after its drain")
+
+    def _send_stop(self, stop: StopOrder, clock: RunClock) -> int:
+        """Let sending end soon; return when, on the run clock."""
+        stop_ns = self._stop_ns = max(0, clock.now_ns()) + STOP_AHEAD_NS
         self._state = "draining"
-        self._chronicle.tell("stop", stop.cause, self._stop_ns)
-        self._roster.send(Stop(run_id=self.run_id, stop_ns=self._stop_ns, drain_ns=stop.drain_ns))
+        self._chronicle.tell("stop", stop.cause, stop_ns)
+        self._stop_told_ns = clock.now_ns()
+        self._roster.send(Stop(run_id=self.run_id, stop_ns=stop_ns, drain_ns=stop.drain_ns))
+        return stop_ns
 
     def _update_members(self, table: Membership, clock: RunClock) -> None:
         lost, joined = table.update(self._roster.reachable(), clock.now_ns())
@@ -328,12 +356,15 @@ class Coordinator:
         waiting = self._roster.live()
         # Those that are lost hear it too: one that only was slow ends now, not when it misses the leases.
         self._roster.send(Close(run_id=self.run_id), {*self._roster.reachable(), *(i for i, _ in waiting)})
-        asked_ns = time.monotonic_ns()
+        asked_ns = told_ns = time.monotonic_ns()
         # Parts may still travel to here: as long as they do, nobody is late.
         while any(state.closed is None for _, state in waiting) and (
             time.monotonic_ns() - max(asked_ns, self._parts.last_ns) < CLOSE_LIMIT_S * NS_PER_S
         ):
             gevent.sleep(0.02)
+            if time.monotonic_ns() - told_ns > CLOSE_AGAIN_NS:
+                told_ns = time.monotonic_ns()
+                self._roster.send(Close(run_id=self.run_id), [i for i, state in waiting if state.closed is None])
         for worker_id, state in waiting:
             if state.closed is None:
                 self._note_lost(worker_id, "did not report the end")

@@ -29,6 +29,8 @@ ACK_LIMIT_S = 5.0
 LOOK_EVERY_S = 0.5
 LAST_LIMIT_S = 30.0
 """After the run: without any progress for this long the rest stays where it is."""
+STUCK_LIMIT_S = 300.0
+"""After the run: one part takes at most this long, whatever its place does."""
 
 
 class PartSource(Protocol):
@@ -83,7 +85,15 @@ class PartSender:
         """Deliver what is left; blocks the calling greenlet until it is done or nothing moves any more."""
         self._progress_ns = time.monotonic_ns()
         self._ending.set()
-        self._greenlet.join()
+        while not self._greenlet.ready():
+            self._greenlet.join(LOOK_EVERY_S)
+            if time.monotonic_ns() - self._progress_ns > STUCK_LIMIT_S * NS_PER_S:
+                # What hangs is a thread in a call to the store or disk, which nobody can end: the process leaves it.
+                self.failure = HarnessError(
+                    f"a part has been on its way for {STUCK_LIMIT_S:g} s; it and later ones stay here: copy them"
+                )
+                self._greenlet.kill(timeout=LOOK_EVERY_S)
+                return
 
     def _run(self) -> None:
         while True:

@@ -118,8 +118,15 @@ class WorkerRole:
     def _on_lease(self, message: Lease) -> None:
         session = self._of(message.run_id)
         changes = session.lease(message)
-        alive = Alive(run_id=message.run_id, worker_id=self._worker_id, changes=changes, reached=session.reached)
-        self._channel.send(alive)
+        self._channel.send(
+            Alive(
+                run_id=message.run_id,
+                worker_id=self._worker_id,
+                changes=changes,
+                reached=session.reached,
+                armed=session.armed,
+            )
+        )
 
     def _on_pong(self, pong: ClockPong) -> None:
         self._sync.on_pong(ClockSample(pong.t0_monotonic_ns, pong.master_monotonic_ns, time.monotonic_ns()))

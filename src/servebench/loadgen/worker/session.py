@@ -108,6 +108,11 @@ class WorkerSession:
         """First seq of the plan that this worker has not dealt with; 0 before the run and without plan."""
         return self._engine.reached if isinstance(self._engine, PlanDispatcher) else 0
 
+    @property
+    def armed(self) -> bool:
+        """Whether the run's zero has come here, or can do nothing any more."""
+        return self._clock is not None or self.closed.is_set()
+
     # Message handlers: none blocks.
 
     def arm(self, message: Arm) -> None:
