@@ -141,10 +141,14 @@ def _encoded(workload: Path | None) -> bytes | None:
 
 
 def _make_out(out: Path) -> None:
+    """Make the folder of runs. Raises InputError where it cannot be made or written, before anybody waits for it."""
     try:
         out.mkdir(parents=True, exist_ok=True)
+        # A file, not os.access: a full disk and a file system that was mounted read-only say so here too.
+        with tempfile.NamedTemporaryFile(prefix=".starting-", dir=out) as probe:
+            probe.write(b"\0")
     except OSError as error:
-        msg = f"cannot write into --out {out}: {error.strerror}"
+        msg = f"cannot write into --out {out}: {error.strerror}\n  try: --out DIR with a folder that you may write to"
         raise InputError(msg) from error
 
 

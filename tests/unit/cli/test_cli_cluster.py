@@ -16,6 +16,7 @@ from servebench.cli.cluster import (
     worker_environment,
     worker_flags,
 )
+from servebench.cli.main import cli
 from servebench.cli.run import bind_of
 from servebench.cli.way_options import Way
 from servebench.core.errors import InputError
@@ -121,3 +122,23 @@ def test_a_bind_address_may_lack_its_port() -> None:
     assert bind_of(None, local=False) == ("0.0.0.0", 5557)
     with pytest.raises(InputError, match="port"):
         bind_of("10.0.0.2:x", local=False)
+
+
+@pytest.mark.parametrize("out", ["/proc", "{folder}/file/runs"], ids=["a file system that takes no files", "a file"])
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("worker", "--master", "127.0.0.1:9"),
+        ("master", "builtin:bursty", "--url", "http://127.0.0.1:9", "--expect-workers", "1"),
+    ],
+    ids=lambda words: words[0],
+)
+def test_a_node_that_cannot_write_its_folder_of_runs_says_so_before_it_waits(
+    command: tuple[str, ...], out: str, tmp_path: Path
+) -> None:
+    (tmp_path / "file").touch()
+    chosen = out.format(folder=tmp_path)
+    with pytest.raises(InputError, match="cannot write into --out") as caught:
+        cli.main([*command, "--out", chosen], standalone_mode=False)
+    assert chosen in str(caught.value)
+    assert "try: --out DIR" in str(caught.value)
