@@ -163,7 +163,7 @@ def test_on_a_machine_that_is_always_late_the_idle_level_says_so() -> None:
     assert idle_level_ns(array("q", late.tolist())) == round(
         min(np.quantile(late[at : at + 100], 0.99) for at in range(0, 1000, 100))
     )
-    assert idle_level_ns(array("q", late[:19].tolist())) is None
+    assert idle_level_ns(array("q", late[:9].tolist())) is None
 
 
 def test_ticks_before_the_planned_start_make_the_idle_level_too(tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ ROWS_PER_PART = 30
 IDLE_TICKS = 1000
 """Newest ticks before the run among which the idle level is looked for: 10 s."""
 IDLE_SPAN_TICKS = 100
-MIN_IDLE_TICKS = 20
+MIN_IDLE_TICKS = 10
 """Fewer ticks than these say nothing about a 99th percentile; the idle level is then unknown."""
 
 MIN_SPAN_NS = 100 * NS_PER_MS
@@ -255,7 +255,7 @@ class HealthMonitor:
 
 
 def idle_level_ns(lags: "array[int]") -> int | None:
-    """Return the p99 of the calmest second of latenesses of ticks, None where they are less than a fifth of one.
+    """Return the p99 of the calmest second of latenesses of ticks, None where they are less than a tenth of one.
 
     Just before a run its worker loads prompts and plans, which stalls its own hub for 100 ms and more. With that in the
     idle level, stalls as long would pass for normal in the run.
