@@ -209,6 +209,8 @@ def measure(nodes: Nodes, workers: int, seconds: int, nice: int) -> None:
     states = [worker["state"] for worker in manifest["workers"]]
     p50, p99, worst = np.percentile(found, [50, 99, 100])
     print(f"{workers} workers: master {100 * share:.0f} % of a core, RSS {resident}")
+    lag = manifest["observed"]["master_hub_lag_ms"]
+    print(f"lateness of its hub, joins included: p50 {lag['p50']:.2f}, p99 {lag['p99']:.2f}, max {lag['max']:.1f} ms")
     print(f"round trip of {len(found)} pings: p50 {p50:.2f}, p99 {p99:.2f}, max {worst:.1f} ms")
     print(f"workers known {len(states)}, closed {states.count('closed')}, lost {states.count('lost')}")
     print(f"members over time: {[len(change['workers']) for change in manifest['members']]}")

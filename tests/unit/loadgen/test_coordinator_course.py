@@ -1,5 +1,6 @@
 """What the master tells its workers when they come late, leave, or the run is to end."""
 
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -233,6 +234,18 @@ def _keep_alive(master: Master, *workers: str) -> None:
         for worker in workers:
             master.run.on_alive(Alive(run_id="r", worker_id=worker))
         gevent.sleep(0.05)
+
+
+def test_how_late_the_masters_own_hub_was_is_noted(tmp_path: Path) -> None:
+    master = Master(tmp_path)
+    master.begin("a")
+    gevent.sleep(0.05)
+    time.sleep(0.2)  # holds the hub up: 20 ticks, the first of them by 0.2 s
+    master.run.request_stop("user")
+    master.end()
+    lag_ms = read_manifest(tmp_path).observed["master_hub_lag_ms"]
+    assert 0 < lag_ms["p50"] <= lag_ms["p99"] <= lag_ms["max"]
+    assert lag_ms["max"] >= 180
 
 
 def test_every_worker_hears_that_the_seqs_are_used_up(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from servebench.core.errors import HarnessError, InputError
 from servebench.core.outcomes import Outcome
 from servebench.core.units import NS_PER_MS, NS_PER_S
 from servebench.inquiry.secrets import Secrets
+from servebench.loadgen.hub_ticker import HubTicker
 from servebench.loadgen.master.interactive import interactive_workload
 from servebench.loadgen.messages import Prepare
 from servebench.loadgen.next_due import NextDue
@@ -23,7 +24,6 @@ from servebench.loadgen.transport.client import Client
 from servebench.loadgen.transport.deadlines import ENDLESS, Patience
 from servebench.loadgen.transport.exchange import Exchange
 from servebench.loadgen.worker.counting import AnswerCounter
-from servebench.loadgen.worker.health import HubTicker
 from servebench.loadgen.worker.performers import make_performer
 from servebench.loadgen.worker.pipeline import Pipeline, UserCode, user_code
 from servebench.loadgen.worker.setup import WorkerSetup

@@ -18,6 +18,7 @@ import pytest
 
 from servebench.core.units import NS_PER_S
 from servebench.inquiry.secrets import Secrets
+from servebench.loadgen.hub_ticker import HubTicker
 from servebench.loadgen.master.interactive import interactive_workload
 from servebench.loadgen.membership import RUN_START
 from servebench.loadgen.messages import (
@@ -34,7 +35,6 @@ from servebench.loadgen.messages import (
     WorkerFault,
 )
 from servebench.loadgen.worker.counting import AnswerCounter
-from servebench.loadgen.worker.health import HubTicker
 from servebench.loadgen.worker.memory import settle_memory
 from servebench.loadgen.worker.permit import NEVER_NS
 from servebench.loadgen.worker.session import WorkerSession

@@ -12,7 +12,8 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from servebench.loadgen.worker.health import HealthGauges, HealthMonitor, HubTicker, idle_level_ns
+from servebench.loadgen.hub_ticker import HubTicker
+from servebench.loadgen.worker.health import HealthGauges, HealthMonitor, idle_level_ns
 from servebench.shards.health_schema import HEALTH_SCHEMA, HealthRow, is_spoiled
 from servebench.shards.parts import PartIdentity
 from servebench.shards.reader import read_parts

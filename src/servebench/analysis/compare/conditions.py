@@ -8,7 +8,7 @@ from servebench.analysis.compare.sides import Pairing, SideRun
 
 _NO_LOAD = frozenset({"name", "seed", "target", "objectives", "stop"})
 """Parts of a workload that are not the load: pairs differ in seed, and objectives change nothing."""
-_NO_SYSTEM = frozenset({"command", "preflight"})
+_NO_SYSTEM = frozenset({"command", "preflight", "master_hub_lag_ms"})
 LENGTH_TOLERANCE = 0.02
 
 

@@ -6,9 +6,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from servebench.core.units import NS_PER_S
+import numpy as np
+
+from servebench.core.units import NS_PER_MS, NS_PER_S
 from servebench.loadgen.desk.live_board import LiveBoard
 from servebench.loadgen.desk.prometheus_export import Meters
+from servebench.loadgen.hub_ticker import HubTicker
 from servebench.loadgen.master.journal import Journal
 from servebench.loadgen.master.runbook import Runbook
 from servebench.loadgen.master.stop_rules import StopWatch
@@ -16,6 +19,7 @@ from servebench.loadgen.messages import Status
 from servebench.loadgen.progress import LiveView, ProgressPipe, hopeless, unstreamed
 from servebench.loadgen.scrape.pages import PlacesToAsk
 from servebench.loadgen.scrape.scraper import EngineScrape
+from servebench.loadgen.sketch import Sketch
 from servebench.shards.parts import PartIdentity
 
 MASTER = "master"
@@ -44,6 +48,8 @@ class Chronicle:
     """Told why the run should end by them."""
     epoch_monotonic_ns: int | None = None
     view: LiveView = field(default_factory=LiveView)
+    ticker: HubTicker = field(default_factory=HubTicker)
+    _hub_lag: Sketch = field(default_factory=Sketch)
     _phase: str | None = None
     _last_line_ns: int = 0
 
@@ -117,6 +123,7 @@ class Chronicle:
         if not now and now_ns - self._last_line_ns < NS_PER_S:
             return
         self._last_line_ns = now_ns
+        self._hub_lag.add_all(np.array(self.ticker.take()))
         progress = self.runbook.progress(t_ns)
         line = {
             "kind": "status",
@@ -146,8 +153,9 @@ class Chronicle:
         self.scrape = EngineScrape(places, self.folder, tell)
 
     def armed(self, epoch_monotonic_ns: int, epoch_unix_ns: int, boot: str) -> None:
-        """Note the run's zero and begin to ask the engines."""
+        """Note the run's zero, and begin to ask the engines and to watch this process's own hub."""
         self.epoch_monotonic_ns = epoch_monotonic_ns
+        self.ticker.start()
         self.runbook.armed(epoch_monotonic_ns, epoch_unix_ns)
         if self.scrape is not None:
             self.scrape.start(
@@ -159,6 +167,15 @@ class Chronicle:
                     boot_id=boot,
                 )
             )
+
+    def load_over(self) -> None:
+        """Note in the manifest how late this process's hub was from the run's arming until now."""
+        self.ticker.stop()
+        self._hub_lag.add_all(np.array(self.ticker.take()))
+        named = zip(("p50", "p99", "max"), self._hub_lag.quantiles_ns((0.5, 0.99, 1.0)), strict=True)
+        lag_ms = {name: round(ns / NS_PER_MS, 3) for name, ns in named if ns is not None}
+        if lag_ms:
+            self.runbook.observe("master_hub_lag_ms", lag_ms)
 
     def close(self) -> None:
         """End the scraping and the journal; blocks until both are on disk."""

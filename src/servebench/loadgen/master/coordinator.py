@@ -214,6 +214,7 @@ class Coordinator:
             if self._stop is None:
                 self._arm()
             self._steer()
+            self._chronicle.load_over()
         except Exception as error:  # noqa: BLE001 - top of a greenlet: the run ends and says why
             self.fail(error)
         try:

@@ -72,6 +72,10 @@ class Runbook:
         steps.append(StepRecord(index=index, start_ns=t_ns, end_ns=t_ns, rate_per_s=rate_per_s))
         self._save()
 
+    def observe(self, name: str, what: Any) -> None:  # noqa: ANN401 - whatever JSON holds
+        """Note something that was seen of the run; on disk with the next note."""
+        self._manifest.observed[name] = what
+
     def leased(self, worker_id: str, first: int, count: int) -> None:
         """Note whose a block of seqs is."""
         self._blocks.setdefault(worker_id, []).append((first, count))

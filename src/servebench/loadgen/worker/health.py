@@ -3,8 +3,7 @@
 import gc
 import time
 from array import array
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -14,15 +13,13 @@ import psutil
 
 from servebench.core.errors import HarnessError
 from servebench.core.units import NS_PER_MS, NS_PER_S
+from servebench.loadgen.hub_ticker import KEPT_TICKS, HubTicker
 from servebench.loadgen.part_writer import PartWriter
 from servebench.metrics.quantiles import percentile
 from servebench.shards.health_schema import HealthRow, health_table, is_spoiled
 from servebench.shards.parts import PartIdentity, WrittenPart, write_table_part
 
-TICK_NS = 10 * NS_PER_MS
 ROWS_PER_PART = 30
-IDLE_TICKS = 1000
-"""Newest ticks before the run among which the idle level is looked for: 10 s."""
 IDLE_SPAN_TICKS = 100
 MIN_IDLE_TICKS = 10
 """Fewer ticks than these say nothing about a 99th percentile; the idle level is then unknown."""
@@ -43,63 +40,6 @@ class HealthGauges(NamedTuple):
     read_delay_p99_ns: int | None
     dispatch_lag_p99_ns: int | None
     dispatch_lag_max_ns: int | None
-
-
-class HubTicker:
-    """A greenlet that wants to run every 10 ms and notes how late it does.
-
-    A missed tick is made up for at once with its own lateness, so a stall of 100 ms is ten late ticks, as it would be
-    ten late tokens. Start it with the process: what it sees before a run is that run's idle level.
-    """
-
-    def __init__(self) -> None:
-        self._lags = array("q")
-        self._pauses = 0
-        self._counts_from_ns = 0
-        self._greenlet: gevent.Greenlet[[], None] | None = None
-
-    def start(self) -> None:
-        """Begin to tick; once."""
-        if self._greenlet is None:
-            self._greenlet = gevent.spawn(self._run)
-
-    def stop(self) -> None:
-        """End the ticking."""
-        if self._greenlet is not None:
-            self._greenlet.kill()
-            self._greenlet = None
-
-    @contextmanager
-    def paused(self) -> Iterator[None]:
-        """Count no tick that is due within the block, which gets ready for a run and may stall the hub for it.
-
-        Such a stall harms no request of that run, and is not the level of an idle hub either. A run that drains beside
-        it misses these ticks too.
-        """
-        self._pauses += 1
-        try:
-            yield
-        finally:
-            self._pauses -= 1
-            self._counts_from_ns = time.monotonic_ns()
-
-    def take(self) -> "array[int]":
-        """Return the latenesses in ns since the last call, oldest first; while nobody calls, the last 10-20 s."""
-        lags, self._lags = self._lags, array("q")
-        return lags
-
-    def _run(self) -> None:
-        due_ns = time.monotonic_ns()
-        while True:
-            due_ns += TICK_NS
-            gevent.sleep(max(0, due_ns - time.monotonic_ns()) / NS_PER_S)
-            now_ns = time.monotonic_ns()
-            if self._pauses or due_ns < self._counts_from_ns:
-                due_ns = now_ns
-                continue
-            self._lags.append(max(0, now_ns - due_ns))
-            if len(self._lags) >= 2 * IDLE_TICKS:
-                del self._lags[:IDLE_TICKS]
 
 
 class GcPauses:
@@ -240,7 +180,7 @@ class HealthMonitor:
 
     def _note_idle(self, lags: "array[int]") -> None:
         self._idle_lags.extend(lags)
-        del self._idle_lags[:-IDLE_TICKS]
+        del self._idle_lags[:-KEPT_TICKS]
         self._idle_ns = idle_level_ns(self._idle_lags)
 
     def _flush(self) -> None:

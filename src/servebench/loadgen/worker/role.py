@@ -13,6 +13,7 @@ from servebench.core.outcomes import Outcome
 from servebench.core.records import RequestRecord
 from servebench.core.units import NS_PER_MS
 from servebench.loadgen.channel import Channel, StrayMessageError
+from servebench.loadgen.hub_ticker import HubTicker
 from servebench.loadgen.messages import (
     Alive,
     Arm,
@@ -35,7 +36,6 @@ from servebench.loadgen.settings import Settings, full_url
 from servebench.loadgen.users import LoadToken
 from servebench.loadgen.worker.clock_sync import SAME_CLOCK, ClockOffset, ClockSample, ClockSync
 from servebench.loadgen.worker.counting import AnswerCounter
-from servebench.loadgen.worker.health import HubTicker
 from servebench.loadgen.worker.memory import settle_memory
 from servebench.loadgen.worker.pipeline import UserCode, user_code
 from servebench.loadgen.worker.session import WorkerSession

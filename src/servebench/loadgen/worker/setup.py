@@ -9,9 +9,9 @@ import msgspec
 
 from servebench.core.records import RequestRecord
 from servebench.inquiry.secrets import Secrets
+from servebench.loadgen.hub_ticker import HubTicker
 from servebench.loadgen.worker.clock_sync import ClockSync
 from servebench.loadgen.worker.counting import AnswerCounter
-from servebench.loadgen.worker.health import HubTicker
 from servebench.loadgen.worker.pipeline import UserCode
 
 
