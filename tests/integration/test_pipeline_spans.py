@@ -53,7 +53,7 @@ def test_a_run_of_the_example_has_a_row_and_its_steps_for_every_planned_answer(
     done = subprocess.run(
         [
             *(sys.executable, "-m", "servebench.cli", "run", "--locustfile", str(ROOT / "locustfiles" / "rag.py")),
-            *("--url", f"http://127.0.0.1:{sim.port}", "--rate", "3", "--duration", "5s", "--workers", "2"),
+            *("--url", f"http://127.0.0.1:{sim.port}", "--rate", "6", "--duration", "6s", "--workers", "2"),
             *("--progress", "none", "--json", "--show-invalid"),
         ],
         env=environment(RETRIEVAL=retrieval),
@@ -66,7 +66,7 @@ def test_a_run_of_the_example_has_a_row_and_its_steps_for_every_planned_answer(
     assert done.returncode in {0, 3}, done.stderr  # 3: a busy machine was too slow
     summary = json.loads(done.stdout)
     asked = [record for record in sim.stop() if record.path == "/v1/chat/completions"]
-    assert summary["planned"] == summary["rows"] == summary["measured"]["ok"] == len(asked) > 5
+    assert summary["planned"] == summary["rows"] == summary["measured"]["ok"] == len(asked) > 20
     folder = tmp_path / "runs" / summary["run_id"]
     run = load_run(folder)
     assert run.faults == ()

@@ -5,6 +5,7 @@ until the last lines of its start. There is no run yet, so nothing has to be wri
 handlers in this one's place.
 """
 
+import contextlib
 import os
 import signal
 from types import FrameType
@@ -26,5 +27,6 @@ def answer_stops() -> None:
 
 
 def _leave(_number: int, _frame: FrameType | None) -> NoReturn:
-    os.write(2, b"interrupted before a run began\n")
+    with contextlib.suppress(OSError):  # nobody may read it any more
+        os.write(2, b"interrupted before a run began\n")
     os._exit(ExitCode.INTERRUPTED)

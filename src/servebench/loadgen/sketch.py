@@ -78,13 +78,7 @@ class Sketch:
 
     def quantile_ns(self, q: float) -> float | None:
         """Return the value at rank q (n - 1), None when empty."""
-        rank = q * (len(self) - 1)
-        seen = 0
-        for bucket, count in sorted(self.counts.items()):
-            seen += count
-            if seen > rank:
-                return _UNIT_NS * 2 * _GAMMA**bucket / (1 + _GAMMA)
-        return None
+        return self.quantiles_ns((q,))[0]
 
 
 class Rolling:

@@ -185,10 +185,12 @@ def _replay(phase: ReplayPhase, place: Place, files: Files) -> Phase:
     )
     length_ns = files.length_ns(part, place) if phase.length is None else phase.length
     part = msgspec.structs.replace(part, length_ns=length_ns)
-    # Rounded up: the last row of the slice, at less than length_ns, must come before the end.
-    duration_ns = math.ceil(length_ns / phase.speed)
-    if duration_ns > LONGEST_NS:
+    duration_ns = LONGEST_NS
+    if length_ns / phase.speed > LONGEST_NS:
         files.wrongs.append(Wrong((*place, "speed"), f"{phase.speed:g} makes the phase longer than 366d"))
+    else:
+        # Rounded up: the last row of the slice, at less than length_ns, must come before the end.
+        duration_ns = math.ceil(length_ns / phase.speed)
     return Phase(name=phase.name, shape="replay", duration_ns=duration_ns, measured=phase.measured, replay=part)
 
 

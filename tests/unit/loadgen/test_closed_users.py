@@ -166,6 +166,24 @@ def test_a_user_that_waited_for_a_seq_while_its_worker_lost_its_share_gives_it_b
     assert len(worker.seqs) == 5
 
 
+def test_a_user_that_gets_the_last_seq_sends_it_also_where_another_hears_first_that_there_are_no_more() -> None:
+    worker = Worker(Closed(users=2, requests=1))
+    worker.share_with("me")
+    running = gevent.spawn(worker.run)
+    with gevent.Timeout(LIMIT_S):
+        while not worker.asked_for:
+            gevent.sleep(0)
+    worker.permit.valid_until_ns = 0  # the lease lapses while both users wait for a seq
+    worker.seqs.add(0, 1)
+    worker.seqs.add(1, 0)
+    gevent.sleep(0.05)
+    assert worker.sent == []
+    worker.permit.valid_until_ns = NEVER_NS
+    worker.permit.signal()
+    running.get(timeout=LIMIT_S)
+    assert worker.sent == [0]
+
+
 @pytest.mark.parametrize("seed", range(10))
 def test_workers_that_come_go_and_fall_silent_never_have_more_conversations_than_users_and_send_each_seq_once(
     seed: int,

@@ -197,6 +197,27 @@ def test_a_worker_that_says_it_has_not_begun_is_told_the_beginning_again(master:
     assert len(master.wire.got("a", Arm)) == 2
 
 
+def test_a_worker_that_has_not_begun_hears_also_what_the_others_were_told_meanwhile(master: Master) -> None:
+    master.begin("a")
+    master.run.offered(5.0)
+    master.run.on_alive(Alive(run_id="r", worker_id="a", armed=False))
+    assert [step["rate_per_s"] for step in master.wire.got("a", Step)] == [5.0, 5.0]
+
+
+def test_that_the_seqs_are_used_up_is_told_again_to_those_who_are_not_done(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("servebench.loadgen.master.seq_blocks.REMIND_NS", 0)
+    master = Master(tmp_path, total=1)
+    master.begin("a", "b")
+    keeping = gevent.spawn(_keep_alive, master, "a", "b")
+    master.run.on_need(NeedSeqs(run_id="r", worker_id="a", blocks=1))
+    master.until(lambda: [block["count"] for block in master.wire.got("b", SeqBlock)][:3] == [0, 0, 0])
+    master.run.request_stop("user")
+    master.end()
+    keeping.kill()
+
+
 def test_a_stop_is_told_again_to_those_who_are_not_done_and_whoever_outlasts_the_drain_by_far_is_given_up(
     master: Master, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -36,6 +36,9 @@ IDENTITY = PartIdentity(run_id="r", worker="w0-00000001", epoch_monotonic_ns=0, 
 BODY = b'{"model":"m","messages":[{"role":"system","content":"short"},{"role":"user","content":"Why?"}]}'
 
 
+LIMIT_S = 30.0
+
+
 class Base:
     """What of Locust's User a pipeline uses."""
 
@@ -223,6 +226,34 @@ def test_steps_after_the_end_of_a_run_are_dropped(make: Callable[..., Pipeline],
     recorder.add([])
     assert recorder.parts == ()
     assert recorder.failure is None
+
+
+def test_a_user_that_does_not_stop_or_raises_as_it_stops_keeps_nobody_waiting(
+    make: Callable[..., Pipeline], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("servebench.loadgen.worker.pipeline.STOP_LIMIT_S", 0.05)
+    stopped: list[str] = []
+
+    class Stuck(Base):
+        tasks: ClassVar[list[Callable[..., object]]] = [lambda _user: None]
+
+        def on_stop(self) -> None:
+            stopped.append("begun")
+            gevent.sleep(LIMIT_S)
+
+    class Late(Base):
+        tasks: ClassVar[list[Callable[..., object]]] = [lambda _user: None]
+
+        def on_stop(self) -> None:
+            stopped.append("begun")
+            raise gevent.Timeout
+
+    pipeline = make(Stuck, Late)
+    for seq in range(20):
+        ask(pipeline, seq)
+    with gevent.Timeout(LIMIT_S):
+        pipeline.close()
+    assert stopped == ["begun", "begun"]
 
 
 def test_a_file_without_tasks_or_with_task_sets_is_refused(file: Path, tmp_path: Path) -> None:

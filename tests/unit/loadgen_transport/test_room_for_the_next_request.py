@@ -3,7 +3,7 @@
 import os
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 
 import gevent
@@ -42,12 +42,14 @@ def ready() -> Iterator[list[socket.socket]]:
         yield [here for here, _ in pairs]
 
 
-def served_in_one_turn(next_due: NextDue, sockets: list[socket.socket]) -> int:
+def served_in_one_turn(
+    next_due: NextDue, sockets: list[socket.socket], turn: Callable[[Reactor], None] = Reactor.poll
+) -> int:
     reactor, user = Reactor(next_due), Counting()
     try:
         for each in sockets:
             reactor.add(each.fileno(), user, READABLE)
-        reactor.poll()
+        turn(reactor)
     finally:
         reactor.close()
     return user.served
@@ -61,6 +63,12 @@ def test_with_a_request_due_a_turn_serves_the_least(ready: list[socket.socket]) 
     next_due = NextDue()
     next_due.at_ns = time.monotonic_ns()
     assert served_in_one_turn(next_due, ready) == LEAST_ROOM_NS // READ_NS
+
+
+def test_a_turn_that_catches_up_serves_a_full_batch_whoever_is_due(ready: list[socket.socket]) -> None:
+    next_due = NextDue()
+    next_due.at_ns = time.monotonic_ns()
+    assert served_in_one_turn(next_due, ready, Reactor.catch_up) == MAX_BATCH
 
 
 def test_room_is_what_is_left_until_the_request_is_due() -> None:
@@ -107,6 +115,14 @@ def test_a_timer_tells_when_it_goes_off_and_takes_it_back() -> None:
     timer.arm(at_ns)
     timer.close()
     assert next_due.room_ns(at_ns + MS) > 3600 * 1000 * MS
+
+
+def test_a_wake_up_that_nobody_sleeps_for_makes_no_haste() -> None:
+    next_due = NextDue()
+    timer = TimerFd(next_due)
+    timer.arm(1)
+    assert next_due.room_ns(time.monotonic_ns()) > 3600 * 1000 * MS
+    timer.close()
 
 
 def test_of_all_that_is_ready_the_timer_is_served_first() -> None:

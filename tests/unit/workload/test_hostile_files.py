@@ -263,6 +263,7 @@ def faulty(folder: Path, text: str, name: str) -> str:
         ("{shape: diurnal, mean_per_s: 1, profile: m-small, period: 1ns, duration: 1h}", "2,083 periods"),
         ("{shape: replay, trace: {kind: azure}, speed: 0}", "must be > 0"),
         ("{shape: replay, trace: {kind: azure}, speed: 1e-9, length: 1h}", "speed  1e-09 makes the phase longer"),
+        ("{shape: replay, trace: {kind: azure}, speed: 1e-300, length: 1h}", "speed  1e-300 makes the phase longer"),
         ("{shape: replay, trace: {kind: azure}, start: 100h}", "the trace ends at 58m"),
         ("{shape: sine, rate_per_s: 1, duration: 1s}", "did you mean spike?"),
     ],

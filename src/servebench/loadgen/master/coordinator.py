@@ -168,10 +168,11 @@ class Coordinator:
         """Note that a worker answered its lease."""
         state = self._roster.heard(message.worker_id)
         state.changes, state.reached = message.changes, message.reached
-        if not message.armed and self._clock is not None and not self._ending:
-            self._send_arm(message.worker_id, self._clock)  # a reconnect swallowed it
-        if self._table is not None and self._clock is not None:
-            self._table.heard(message.worker_id, self._clock.now_ns())
+        if self._table is None or self._clock is None:
+            return
+        if not message.armed and not self._ending:
+            self._arm_late(message.worker_id, self._clock, self._table)  # a reconnect swallowed it
+        self._table.heard(message.worker_id, self._clock.now_ns())
 
     def on_status(self, message: Status) -> None:
         """Take a worker's figures of the last second."""
@@ -279,10 +280,13 @@ class Coordinator:
                     self._note_lost(worker_id, "no sign of life")
             if self._stop is not None:
                 self._see_to_stop(self._stop, clock)
+            self._seqs.remind([i for i, state in self._roster.live() if not state.done], clock.now_ns())
             self._chronicle.note_phase(clock.now_ns())
             self._chronicle.judge()
             self._line()
             gevent.sleep(max(0.0, due_s - time.monotonic()))
+        if self._stop is None:
+            self._chronicle.judge()  # what the workers told last
 
     def _all_done(self) -> bool:
         live = self._roster.live()

@@ -19,8 +19,8 @@ from servebench.loadgen.channel import StrayMessageError
 from servebench.loadgen.messages import PartAck, PartPiece
 from servebench.shards.manifest import sync_folder
 from servebench.shards.parts import parse_part_name
+from servebench.shards.remote import KINDS
 
-KINDS = ("requests", "health", "clock", "spans")
 MOST_BYTES = 1 << 30
 """Larger than any part; a claim beyond it is no part."""
 

@@ -268,7 +268,9 @@ class MasterRole:
         end = partial(run.request_stop, drain_ns=min(self._settings.drain_ns, GIVE_UP_DRAIN_NS))
         if not self._settings.keep_going and not run.by_hand:  # by hand, the operator sees it and decides
             chronicle.give_up = end
-            chronicle.streams = workload.requests.stream and ENDPOINTS[workload.target.endpoint].streams
+            # The tokens of a locustfile's answers are not seen.
+            seen = self._settings.locustfile is None
+            chronicle.streams = seen and workload.requests.stream and ENDPOINTS[workload.target.endpoint].streams
         if workload.stop is not None:
             chronicle.watch, chronicle.end = StopWatch(workload.stop, workload.objectives, planned), end
 

@@ -3,11 +3,13 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from servebench.core.units import NS_PER_S
 from servebench.loadgen.master.roster import Roster
 from servebench.loadgen.master.runbook import Runbook
 from servebench.loadgen.messages import SeqBlock
 
 BLOCK_SEQS = 64
+REMIND_NS = 2 * NS_PER_S
 
 
 @dataclass(slots=True)
@@ -20,6 +22,7 @@ class SeqBlocks:
     runbook: Runbook
     _next: int = 0
     _told: bool = False
+    _reminded_ns: int = 0
 
     @property
     def used_up(self) -> bool:
@@ -40,6 +43,12 @@ class SeqBlocks:
     def tell_used_up(self, worker_ids: Sequence[str]) -> None:
         """Tell that there are no more seqs, also to workers without users, which never ask."""
         self.roster.send(SeqBlock(run_id=self.run_id, first=self._next, count=0), worker_ids)
+
+    def remind(self, worker_ids: Sequence[str], now_ns: int) -> None:
+        """Tell it again now and then to workers that are not done: a reconnect may have swallowed the word."""
+        if self.used_up and worker_ids and now_ns - self._reminded_ns >= REMIND_NS:
+            self._reminded_ns = now_ns
+            self.tell_used_up(worker_ids)
 
     def _size(self) -> int:
         """Return how many seqs to lease: smaller blocks near the end, so that no worker sits on the last requests."""

@@ -103,7 +103,7 @@ def _page(target: Target) -> Target:
 def _page_of(target: Target) -> tuple[int, bytes]:
     """Return status and body of a page, after redirects that stay at the same origin."""
     path = target.base_path + (f"?{target.query}" if target.query else "")
-    for _ in range(MOST_REDIRECTS):
+    for _ in range(MOST_REDIRECTS + 1):
         status, body, location = _get(target, path)
         onward = redirected_path(target, path, location) if status in REDIRECTS and location is not None else None
         if onward is None:

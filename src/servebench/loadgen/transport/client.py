@@ -141,6 +141,6 @@ class Client:
         alarm.at_ns = min((flight.due_ns for flight in self._flights), default=NEVER)
         if due:
             for _ in range(len(self._flights) // MAX_BATCH + 1):
-                self._reactor.poll()  # after a stall of the loop, what arrived in time must count
+                self._reactor.catch_up()  # after a stall of the loop, what arrived in time must count
         for flight in due:
             flight.check()

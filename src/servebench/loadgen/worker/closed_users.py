@@ -106,7 +106,7 @@ class ClosedUsers:
             while self._is_wanted():
                 seq = self._seqs.take(ahead=min(16, self._share()))
                 if seq is None:
-                    self._ended = True
+                    self._ended = not self._seqs.used_up  # used up, unless another user puts one back
                     return
                 if not self._is_wanted(held=1):  # much may have happened while the master's answer was on its way
                     self._seqs.put_back(seq)

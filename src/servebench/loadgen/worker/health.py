@@ -14,6 +14,7 @@ import psutil
 from servebench.core.errors import HarnessError
 from servebench.core.units import NS_PER_MS, NS_PER_S
 from servebench.loadgen.hub_ticker import KEPT_TICKS, HubTicker
+from servebench.loadgen.messages import Health
 from servebench.loadgen.part_writer import PartWriter
 from servebench.metrics.quantiles import percentile
 from servebench.shards.health_schema import HealthRow, health_table, is_spoiled
@@ -192,6 +193,18 @@ class HealthMonitor:
         rows, number = self._rows, self._number
         self._rows, self._number = [], number + 1
         self._writer.submit(lambda: _write(self._folder, number, rows, self._identity))
+
+
+def told_health(row: HealthRow | None) -> Health:
+    """Return what the master is told of a worker's newest second; nothing is known before the first."""
+    if row is None:
+        return Health()
+    return Health(
+        hub_lag_p99_ns=row.hub_lag_p99_ns,
+        cpu_share=row.cpu_share,
+        dispatch_lag_p99_ns=row.dispatch_lag_p99_ns,
+        read_delay_p99_ns=row.read_delay_p99_ns,
+    )
 
 
 def idle_level_ns(lags: "array[int]") -> int | None:

@@ -37,6 +37,10 @@ User = Any
 Task = Callable[[User], object]
 
 
+STOP_LIMIT_S = 5.0
+"""What a user object does as it stops is not waited for longer: the rows are on disk, a report is due."""
+
+
 class Choice(NamedTuple):
     """One task of a locustfile; `share` of all answers are made by it."""
 
@@ -155,12 +159,10 @@ class Pipeline:
         return len(self._running)
 
     def close(self) -> None:
-        """Tell the user objects that they stop; what that raises is logged."""
-        for user in [user for users in self._idle.values() for user in users]:
-            try:
-                user.on_stop()
-            except Exception:
-                log.exception("on_stop of %s", type(user).__name__)
+        """Tell the user objects that they stop, and wait 5 s at most; what that raises is logged."""
+        stopping = [gevent.spawn(_stop_user, user) for users in self._idle.values() for user in users]
+        gevent.joinall(stopping, timeout=STOP_LIMIT_S)
+        gevent.killall(stopping, block=False)
         self._idle = {user: [] for user in self._idle}
 
     def _make(self, attempt: _Attempt, planned: Planned) -> None:
@@ -198,6 +200,13 @@ class Pipeline:
     def _given_up(self, end: End) -> Ruling:
         outcome = Outcome.TIMEOUT if end is End.TIMEOUT_TOTAL else Outcome.CANCELLED
         return Ruling(outcome, end.value, deadline_words(end, self._timeouts))
+
+
+def _stop_user(user: User) -> None:
+    try:
+        user.on_stop()
+    except (Exception, gevent.Timeout):
+        log.exception("on_stop of %s", type(user).__name__)
 
 
 def ruling_of(error: BaseException) -> Ruling:

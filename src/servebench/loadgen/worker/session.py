@@ -14,7 +14,6 @@ from servebench.loadgen.membership import Change
 from servebench.loadgen.messages import (
     Arm,
     Closed,
-    Health,
     Lease,
     Leaving,
     NeedSeqs,
@@ -34,7 +33,7 @@ from servebench.loadgen.worker.collect import PartSender, make_delivery, sees_ma
 from servebench.loadgen.worker.dispatch import PlanDispatcher
 from servebench.loadgen.worker.drain import CANCEL_LIMIT_S, wait_for_all
 from servebench.loadgen.worker.engines import Engine, EngineParts, make_engine, mean_gaps_ns
-from servebench.loadgen.worker.health import HealthGauges, HealthMonitor
+from servebench.loadgen.worker.health import HealthGauges, HealthMonitor, told_health
 from servebench.loadgen.worker.live import LiveCounters
 from servebench.loadgen.worker.performers import make_performer
 from servebench.loadgen.worker.permit import Permit, SeqPool
@@ -79,7 +78,7 @@ class WorkerSession:
         self._schedule: Schedule | None = plan(self._workload, self._prompts) if order.engine == "plan" else None
         dialect = ENDPOINTS[self._workload.target.endpoint]
         self._endpoint = dialect.at(order.model, stream=self._workload.requests.stream and dialect.streams)
-        setup.counter.prepare(needed=not dialect.counts)
+        setup.counter.prepare(needed=not dialect.counts or order.locustfile is not None)
         self._target = parse_target(setup.url)
         self._next_due = NextDue()
         self._client = make_performer(order, setup, self._workload, self._endpoint, self._next_due)
@@ -97,6 +96,7 @@ class WorkerSession:
         self._engine: Engine | None = None
         self._done = False
         self._failed = False
+        self._report_sent: Closed | None = None
 
     @property
     def schedule_hash(self) -> str | None:
@@ -207,8 +207,9 @@ class WorkerSession:
         return len(self._permit.changes)
 
     def stop(self, message: Stop) -> None:
-        """Send nothing intended from `stop_ns` on."""
-        self._stop = message
+        """Send nothing intended from `stop_ns` on; of several stops the one whose drain ends first holds."""
+        if self._stop is None or message.stop_ns + message.drain_ns < self._stop.stop_ns + self._stop.drain_ns:
+            self._stop = message
         self._permit.stop_at(message.stop_ns)
         if self._engine is not None:
             self._engine.wake()
@@ -224,8 +225,13 @@ class WorkerSession:
             self._requester.cancel_all()
 
     def close(self) -> None:
-        """Flush and report, once nothing is left to do; a session that was never armed has nothing to flush."""
+        """Flush and report, once nothing is left to do; a session that was never armed has nothing to flush.
+
+        Asked again afterwards it reports again: a reconnect may have swallowed the report.
+        """
         self._close_asked.set()
+        if self._report_sent is not None:
+            self._setup.send(self._report_sent)
         if self._engine is None and not self.closed.is_set():
             self._report_end(0)
 
@@ -315,7 +321,8 @@ class WorkerSession:
                 self._sender.finish()
                 if self._sender.failure is not None:
                     self.fail(self._sender.failure)
-            self._setup.send(self._closing_report(rows))
+            self._report_sent = self._closing_report(rows)
+            self._setup.send(self._report_sent)
         finally:
             self.closed.set()
 
@@ -360,20 +367,14 @@ class WorkerSession:
             self.close()
 
     def _send_status(self) -> None:
-        live, last = self._live, self._health.last if self._health is not None else None
-        health = Health(
-            hub_lag_p99_ns=last.hub_lag_p99_ns if last is not None else None,
-            cpu_share=last.cpu_share if last is not None else None,
-            dispatch_lag_p99_ns=last.dispatch_lag_p99_ns if last is not None else None,
-            read_delay_p99_ns=last.read_delay_p99_ns if last is not None else None,
-        )
+        live = self._live
         self._setup.send(
             Status(
                 run_id=self.run_id,
                 worker_id=self._setup.worker_id,
                 done=self._done,
                 totals=live.totals(self._requester.inflight if self._requester is not None else 0),
-                health=health,
+                health=told_health(self._health.last if self._health is not None else None),
                 **live.times.take(),
             )
         )

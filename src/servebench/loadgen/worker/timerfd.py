@@ -38,6 +38,7 @@ class TimerFd:
 
     def __init__(self, next_due: NextDue | None = None) -> None:
         self._next_due = next_due or NextDue()
+        self._asleep = False
         self._libc = ctypes.CDLL(None, use_errno=True)
         self._fd = _create(self._libc)
         self._watcher = gevent.get_hub().loop.io(self._fd, _READ, priority=_FIRST)
@@ -48,7 +49,8 @@ class TimerFd:
         A time in the past wakes the sleeper at once. It moves the sleep in progress; the next `sleep_until` sets
         its own time.
         """
-        self._next_due.at_ns = at_ns
+        if self._asleep:
+            self._next_due.at_ns = at_ns
         seconds, rest = divmod(max(at_ns, 1), NS_PER_S)  # an all-zero value would disarm the timer
         if sys.version_info >= (3, 13):
             os.timerfd_settime_ns(self._fd, flags=os.TFD_TIMER_ABSTIME, initial=max(at_ns, 1))
@@ -62,8 +64,10 @@ class TimerFd:
 
         Lets the loop run even when the time has passed. Only one greenlet may sleep at a time.
         """
+        self._asleep = True
         self.arm(at_ns)
         gevent.get_hub().wait(self._watcher)
+        self._asleep = False
         self._next_due.clear()
         with contextlib.suppress(BlockingIOError):  # moved to a later time after it had fired: woken too early
             os.read(self._fd, 8)
