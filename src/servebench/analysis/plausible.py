@@ -10,6 +10,7 @@ from typing import TypeVar
 
 import numpy as np
 
+from servebench.analysis.columns import floats
 from servebench.analysis.numbers import count, significant
 from servebench.analysis.source import RunData
 from servebench.core.units import NS_PER_S
@@ -56,6 +57,8 @@ def _of_rows(run: RunData) -> Iterator[str]:
     """Yield what rows say of their phases that the phases do not say of themselves."""
     phases = {phase.name: phase for phase in run.manifest.phases}
     closed = run.manifest.stop_cause is not None
+    # Later turns keep the phase of their conversation and follow the answer before them, past its end too.
+    later = floats(run.table, "turn") > 0
     for name, n in sorted(Counter(run.phase.tolist()).items()):
         phase = phases.get(name)
         mine = run.phase == name
@@ -69,10 +72,10 @@ def _of_rows(run: RunData) -> Iterator[str]:
                 f"{count(other)} rows of phase {name} say measured = {str(not phase.measured).lower()}, run.json says "
                 f"{str(phase.measured).lower()}; put one of them right"
             )
-        intended = run.columns.intended_ns[mine]
+        intended = run.columns.intended_ns[mine & ~later]
         outside = int(np.sum((intended < phase.start_ns) | (intended >= phase.end_ns)))
-        if phase.end_ns > phase.start_ns and outside > _MOST_OUTSIDE * n:
+        if phase.end_ns > phase.start_ns and outside > _MOST_OUTSIDE * len(intended):
             yield (
-                f"{count(outside)} of {count(n)} requests of phase {name} were planned outside its time in run.json; "
-                "put its start_ns and end_ns right"
+                f"{count(outside)} of {count(len(intended))} requests of phase {name} were planned outside its time in "
+                "run.json; put its start_ns and end_ns right"
             )

@@ -210,6 +210,27 @@ def test_phases_that_meet_and_those_with_a_pause_between_them_are_fine(tmp_path:
 
 
 @pytest.mark.parametrize(
+    ("phase", "expected"),
+    [
+        (steady("load", 0, SECONDS), (0, "")),
+        (steady("load", -1000, -900), (3, "4 of 4 requests of phase load were planned outside its time in run.json")),
+    ],
+)
+def test_later_turns_of_conversations_may_begin_after_their_phase_and_first_ones_may_not(
+    tmp_path: Path, phase: PhaseRecord, expected: tuple[int, str]
+) -> None:
+    think_s = 30
+    made = [
+        row(5 * session + turn, sent_ns=(session + turn * think_s) * S, session=session, turn=turn)
+        for session in range(4)
+        for turn in range(5)
+    ]
+    code, said, _ = look(written(tmp_path / "run", made, phase))
+    assert code == expected[0]
+    assert said.partition(";")[0] == expected[1]
+
+
+@pytest.mark.parametrize(
     ("manifest", "words"),
     [
         ({"phases": [steady("load", 0, 91 * 86_400)]}, "phase load lasts 91.0 days"),
