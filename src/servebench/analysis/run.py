@@ -17,6 +17,7 @@ from servebench.analysis.findings import Findings
 from servebench.analysis.frames import chunks_frame, curve_frame, requests_frame, table_frame
 from servebench.analysis.numbers import count
 from servebench.analysis.plots import Plot, run_plots
+from servebench.analysis.steps import step_metric
 from servebench.analysis.tables import percentile_table
 from servebench.analysis.words import verdict_glyph, verdict_words
 from servebench.core.errors import InputError
@@ -74,10 +75,12 @@ class Run:
     ) -> pd.DataFrame:
         """Return the percentile table in display units; equal to `servebench table`.
 
-        Raises InputError for an unknown column or metric, naming those that exist.
+        `metric` is one of the registry, or `step:NAME` of a step of this run's answers. Raises InputError for an
+        unknown column or metric, naming those that exist.
         """
-        if metric is not None and metric not in METRIC_BY_NAME:
-            msg = f'no metric "{metric}"; there are {", ".join(METRIC_BY_NAME)}'
+        known = (*METRIC_BY_NAME, *(step_metric(step).name for step in self.examined.run.steps))
+        if metric is not None and metric not in known:
+            msg = f'no metric "{metric}"; there are {", ".join(known)}'
             raise InputError(msg)
         names = (by,) if isinstance(by, str) else tuple(by)
         frame = table_frame(percentile_table(self.examined.run, names, all_quantiles=all_quantiles, warmup=warmup))

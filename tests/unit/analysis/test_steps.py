@@ -10,10 +10,12 @@ from tests.builders import MS, RUN_ID, RunSpec, S, row, steady, write_run
 from servebench.analysis.digest import examine
 from servebench.analysis.merge import merge
 from servebench.analysis.report import write_report
+from servebench.analysis.run import open_run
 from servebench.analysis.source import load_run
 from servebench.analysis.steps import means_ms
 from servebench.analysis.tables import percentile_table
 from servebench.cli.main import cli
+from servebench.core.errors import InputError
 from servebench.shards.parts import PartIdentity, write_table_part
 from servebench.shards.span_schema import SpanRow, span_table
 
@@ -94,6 +96,14 @@ def test_two_answers_of_one_request_add_up_and_those_of_other_runs_do_not_count(
     run = load_run(folder)
     assert means_ms(run.steps, run.seq == 0) == {"model": pytest.approx(55.0), "other": pytest.approx(75.0)}
     assert means_ms(run.steps, run.seq == 1)["model"] == 0
+
+
+def test_a_notebook_asks_for_one_step_and_a_misspelt_one_lists_those_of_the_run(folder: Path) -> None:
+    run = open_run(folder)
+    found = run.table(metric="step:model")
+    assert dict(zip(found["phase"], found["mean"], strict=True)) == pytest.approx({"a": 80.0, "b": 70.0, "all": 75.0})
+    with pytest.raises(InputError, match="step:model, step:search, step:tool, step:other"):
+        run.table(metric="step:modle")
 
 
 def test_merge_report_and_table_show_the_steps(folder: Path) -> None:
