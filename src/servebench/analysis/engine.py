@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import permutations
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -22,6 +23,8 @@ from servebench.telemetry.series import SERIES
 ENGINE, HARDWARE = "engine", "hardware"
 EVENTS_NAME = "events.jsonl"
 _COLUMNS = ("t_ns", "source", "dialect", "series", "value")
+_CACHE_SIDES = ("cache_hits", "cache_misses")
+"""Each request that is looked up counts as one of them, and a server may show either only once it has counted one."""
 _UNCOVERED = 0.5
 """A window of which less than this share was read tells nothing."""
 
@@ -45,6 +48,9 @@ class Track(NamedTuple):
             return None
         at = np.interp([inside.start_ns, inside.end_ns], self.t_ns, self.grown())
         return float(at[1] - at[0])
+
+
+_NOTHING = Track(np.empty(0), np.empty(0))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,7 +143,20 @@ def _source(address: str, dialect: str | None, table: pa.Table) -> Source:
         tracks[name] = _from_its_start(name, Track(t_ns[rows], values[rows]), read_ns)
     rules = next((one.rules for one in DIALECTS if one.name == dialect), ())
     missing = tuple((rule.series, rule.names) for rule in rules if rule.series not in tracks)
-    return Source(address=address, dialect=dialect, tracks=tracks, missing=missing)
+    return Source(address=address, dialect=dialect, tracks=_with_both_sides(tracks), missing=missing)
+
+
+def _with_both_sides(tracks: dict[str, Track]) -> dict[str, Track]:
+    """Return the tracks with hits of a cache as 0 while only its misses were shown, and the other way round."""
+    made = dict(tracks)
+    for shown, other in permutations(_CACHE_SIDES):
+        if shown not in made:
+            continue
+        late = made.get(other, _NOTHING)
+        t_ns = made[shown].t_ns
+        before = t_ns if not len(late.t_ns) else t_ns[t_ns < late.t_ns[0]]
+        made[other] = Track(np.concatenate((before, late.t_ns)), np.concatenate((np.zeros(len(before)), late.value)))
+    return made
 
 
 def _from_its_start(name: str, track: Track, read_ns: FloatArray) -> Track:

@@ -187,12 +187,34 @@ def test_what_a_cache_and_batches_gave_is_read_from_counters_of_the_level(tmp_pa
 def test_a_counter_that_a_page_shows_late_is_drawn_from_then_on(tmp_path: Path) -> None:
     rows = [row(k, sent_ns=k * S // 2) for k in range(20)]
     folder = write_run(tmp_path / "run", RunSpec(rows=rows, phases=[steady("load", 0, 10)]))
-    late = [(t * S, {"cache_misses": t} | ({"cache_hits": t - 5} if t > 5 else {})) for t in range(11)]
+    late = [(t * S, {"executions": t} | ({"inferences": 3 * (t - 5)} if t > 5 else {})) for t in range(11)]
     write_pages(folder, late, dialect="triton")
-    (line,) = open_run(folder).plot("server-shares").data
-    assert line.name == "answers from its cache"
+    (line,) = open_run(folder).plot("server-batches").data
+    assert line.name == "mean of 10 s"
     assert line.x == pytest.approx(range(5, 11))
-    assert line.y[-1] == pytest.approx(100 * 5 / 10)
+    assert line.y[-1] == pytest.approx(15 / 5)
+
+
+@pytest.mark.parametrize(
+    ("lookups", "percent"),
+    [("hhhhhhhhhh", "100"), ("mmmmmmmmmm", "0"), ("mmmmmmmmhh", "20.0"), ("hhhhhhhhmm", "80.0")],
+)
+def test_a_cache_of_which_only_hits_or_only_misses_were_shown_so_far_had_none_of_the_others(
+    tmp_path: Path, lookups: str, percent: str
+) -> None:
+    rows = [row(k, sent_ns=k * S // 2) for k in range(20)]
+    folder = write_run(tmp_path / "run", RunSpec(rows=rows, phases=[steady("load", 0, 10)]))
+    names = {"h": "cache_hits", "m": "cache_misses"}
+    pages = []
+    for t in range(11):
+        counted = {names[letter]: lookups[:t].count(letter) for letter in lookups[:t]}
+        pages.append((t * S, {"running": 1} | counted))
+    write_pages(folder, pages, dialect="litellm")
+    found = {table.name: table for table in server_tables(server_side(load_run(folder)))}
+    assert found["server-counts"].head[2] == "answers from its cache, %"
+    assert found["server-counts"].rows == (("load", UNDEFINED, percent),)
+    (drawn,) = open_run(folder).plot("server-shares").data
+    assert drawn.y[-1] == pytest.approx(float(percent))
 
 
 def test_each_largest_value_in_the_words_below_a_plot_has_its_unit(tmp_path: Path) -> None:
