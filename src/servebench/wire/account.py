@@ -102,10 +102,16 @@ class Account:
 
     @property
     def terminal_ns(self) -> int | None:
-        """Stamp of the terminal signal: the dialect's own, else the finish reason of the last choice; None without."""
+        """Stamp of the terminal signal: the dialect's own, else the finish reason of the last choice; None without.
+
+        Text that follows a finish reason moves that to its own read: the answer was not over before.
+        """
         if self._done_ns is not None:
             return self._done_ns
-        return self._finish_ns if self._ending is Ending.FINISH and self._ended == self._seen else None
+        if self._finish_ns is None or self._ending is not Ending.FINISH or self._ended != self._seen:
+            return None
+        last = self._last_token_event()
+        return self._finish_ns if last < 0 else max(self._finish_ns, self._ns[last])
 
     @property
     def over(self) -> bool:

@@ -174,6 +174,17 @@ def test_a_stream_is_not_over_while_one_of_its_choices_goes_on() -> None:
     assert (whole.end_ns, whole.text) == (150, "a")
 
 
+@pytest.mark.parametrize("end", [End.EOF, End.COMPLETE])
+def test_text_after_the_finish_reason_moves_the_end_to_its_own_read(end: End) -> None:
+    reads = [CHUNKED, *map(chunk, (TOKEN, FINISH, TOKEN, TOKEN, USAGE))]
+    answer = told(*reads, LAST_CHUNK).finish(end, 999)
+    assert ruling(answer) == (Outcome.OK, None)
+    assert answer.chunks is not None
+    assert answer.chunks.ns.tolist() == [110, 120, 130, 140, 150]
+    assert (answer.end_ns, answer.text, answer.finish_reason) == (140, "aaa", "stop")
+    assert told(*reads, chunk(DONE), LAST_CHUNK).finish(end, 999).end_ns == 160, "its own signal tells more"
+
+
 def test_a_choice_that_begins_after_another_finished_must_finish_too() -> None:
     late = TOKEN.replace(b'"index":0', b'"index":1')
     assert told(HEAD, TOKEN, FINISH, late).finish(End.RESET, 9).outcome is Outcome.TRUNCATED
