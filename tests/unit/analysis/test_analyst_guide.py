@@ -3,6 +3,7 @@
 import contextlib
 import io
 import re
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,15 @@ def test_the_code_of_the_guide_prints_what_stands_under_it(monkeypatch: pytest.M
         with contextlib.redirect_stdout(said):
             exec(code, space)
         assert said.getvalue().rstrip() == expected.rstrip(), code
+
+
+def test_the_install_command_of_the_guide_brings_what_its_code_imports() -> None:
+    text = (DOCS / "guides" / "analyst.md").read_text(encoding="utf-8")
+    (asked,) = re.findall(r"^pip install \. (.+)$", text, flags=re.MULTILINE)
+    project = tomllib.loads((DOCS.parent / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    brought = {re.split(r"\W", wanted)[0] for wanted in project["dependencies"]} | set(asked.split())
+    imported = set(re.findall(r"^(?:import|from) (\w+)", text, flags=re.MULTILINE))
+    assert imported - brought == {"servebench"}
 
 
 @pytest.mark.parametrize("path", sorted(DOCS.rglob("*.md")), ids=lambda path: str(path.relative_to(DOCS)))
