@@ -108,7 +108,7 @@ def test_there_are_shipped_workloads() -> None:
 def test_the_demo_is_short_and_loads_by_name() -> None:
     demo = load_workload("builtin:demo")
     assert 35 * NS_PER_S <= demo.duration_ns <= 60 * NS_PER_S
-    assert [phase.name for phase in demo.phases] == ["replay", "steps", "burst"]
+    assert [phase.name for phase in demo.phases] == ["replay", "pause-1", "steps", "pause-2", "burst"]
 
 
 def test_the_quick_form_is_one_steady_phase_that_can_be_written_down() -> None:
