@@ -161,6 +161,8 @@ class MasterRole:
 
     def on_test_start(self) -> None:
         """Begin a run; called in the greenlet that starts the test, before users are spawned."""
+        if self.headless and self._interrupts:
+            raise StopTest("told to go before the run began")
         try:
             self._current = self._begin()
         except Exception as error:  # noqa: BLE001 - Locust would forget it and go on without a run, headless for ever
@@ -174,8 +176,10 @@ class MasterRole:
 
     def on_test_stopping(self) -> None:
         """End the current run because the operator pressed Stop, or a time limit did."""
+        told = self._interrupts > 0  # to go, while the run began
         if self._current is not None:
-            self._current.request_stop("finished" if self.headless else "user")
+            cause = "finished" if self.headless and not told else "user"
+            self._current.request_stop(cause, ExitCode.INTERRUPTED if told else ExitCode.OK)
 
     def on_quitting(self) -> None:
         """Wait until every run is on disk and reported; the process ends after this. Blocks the calling greenlet."""
@@ -187,6 +191,8 @@ class MasterRole:
         gevent.joinall(self._followers, timeout=REPORT_PATIENCE_S)
         if self._current is not None:
             self._environment.process_exit_code = self._current.exit_code
+        elif self._environment.process_exit_code is None and self.headless:
+            self._environment.process_exit_code = ExitCode.INTERRUPTED  # told to go before a run began
 
     def on_interrupt(self) -> None:
         """Handle Ctrl-C: the first stops and drains, the second cancels, further ones say that files are written."""
@@ -268,8 +274,7 @@ class MasterRole:
         end = partial(run.request_stop, drain_ns=min(self._settings.drain_ns, GIVE_UP_DRAIN_NS))
         if not self._settings.keep_going and not run.by_hand:  # by hand, the operator sees it and decides
             chronicle.give_up = end
-            # The tokens of a locustfile's answers are not seen.
-            seen = self._settings.locustfile is None
+            seen = self._settings.locustfile is None  # the tokens of a locustfile's answers are not
             chronicle.streams = seen and workload.requests.stream and ENDPOINTS[workload.target.endpoint].streams
         if workload.stop is not None:
             chronicle.watch, chronicle.end = StopWatch(workload.stop, workload.objectives, planned), end
