@@ -178,8 +178,8 @@ class MasterRole:
         """End the current run because the operator pressed Stop, or a time limit did."""
         told = self._interrupts > 0  # to go, while the run began
         if self._current is not None:
-            cause = "finished" if self.headless and not told else "user"
-            self._current.request_stop(cause, ExitCode.INTERRUPTED if told else ExitCode.OK)
+            code = ExitCode.INTERRUPTED if told else ExitCode.OK
+            self._current.request_stop("finished" if self.headless and not told else "user", code)
 
     def on_quitting(self) -> None:
         """Wait until every run is on disk and reported; the process ends after this. Blocks the calling greenlet."""
@@ -210,8 +210,6 @@ class MasterRole:
             run.cancel_now()
         else:
             self._pipe.event("stop", "files are being written; this takes a moment")
-
-    # Parts.
 
     def _begin(self) -> Coordinator:
         settings = self._settings
